@@ -1,0 +1,15 @@
+# Compile options of everything this project builds: targets link megaflux_options privately.
+find_package(Threads REQUIRED)
+
+add_library(megaflux_options INTERFACE)
+target_compile_options(megaflux_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+  # Bitwise equality between executors rests on explicit fma calls, never on the compiler's choice.
+  -ffp-contract=off)
+target_link_libraries(megaflux_options INTERFACE Threads::Threads)
+
+if(MEGAFLUX_SANITIZE)
+  target_compile_options(megaflux_options INTERFACE
+    -fsanitize=${MEGAFLUX_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(megaflux_options INTERFACE -fsanitize=${MEGAFLUX_SANITIZE})
+endif()
