@@ -1,6 +1,4 @@
 # Compile options of everything this project builds: targets link megaflux_options privately.
-find_package(Threads REQUIRED)
-
 add_library(megaflux_options INTERFACE)
 target_compile_options(megaflux_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion

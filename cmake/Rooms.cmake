@@ -1,36 +1,63 @@
-# megaflux_room(NAME DEPENDS lower rooms... LIBRARIES external targets...)
+# megaflux_room(NAME DEPENDS lower rooms... LIBRARIES external targets... SOURCES files...)
 #
-# A room is a folder below src/megaflux and becomes the object library megaflux_NAME; the include direction is
-# the DEPENDS lists, and tests/architecture checks the include lines against the same order.
+# A room is a folder below src/megaflux and becomes the static library megaflux_NAME ("/" turns into "_"), or an
+# interface library if it has headers only; a folder without either is skipped. SOURCES replaces the room's
+# *.cpp. The include direction is the DEPENDS lists; tests/architecture checks the include lines against the
+# same order. LIBRARIES are private: no public header shows them.
 function(megaflux_room name)
   cmake_parse_arguments(ROOM "" "" "DEPENDS;LIBRARIES;SOURCES" ${ARGN})
   string(REPLACE "/" "_" target "megaflux_${name}")
   if(NOT ROOM_SOURCES)
     file(GLOB ROOM_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   endif()
-  if(NOT ROOM_SOURCES)
+  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.h)
+  if(ROOM_SOURCES)
+    add_library(${target} STATIC ${ROOM_SOURCES})
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:megaflux_options> ${ROOM_LIBRARIES})
+    set_property(GLOBAL APPEND PROPERTY MEGAFLUX_ROOMS ${target})
+    set(scope PUBLIC)
+  elseif(headers)
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  else()
     return()
   endif()
-  add_library(${target} STATIC ${ROOM_SOURCES})
-  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
-  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:megaflux_options>)
+  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR}/src)
   foreach(room IN LISTS ROOM_DEPENDS)
     string(REPLACE "/" "_" lower "megaflux_${room}")
     if(TARGET ${lower})
-      target_link_libraries(${target} PUBLIC ${lower})
+      target_link_libraries(${target} ${scope} ${lower})
     endif()
   endforeach()
-  target_link_libraries(${target} PRIVATE ${ROOM_LIBRARIES})
-  set_property(GLOBAL APPEND PROPERTY MEGAFLUX_ROOMS ${target})
 endfunction()
 
-# megaflux_test(NAME LIBRARIES targets...): every .cpp below tests/NAME, one program test_NAME, one CTest entry
-# a test case.
+# megaflux_library(LIBRARIES external targets...): the library `megaflux` that users link, made of the objects of
+# every room named so far. BUILD_SHARED_LIBS decides whether it is shared.
+function(megaflux_library)
+  cmake_parse_arguments(LIBRARY "" "" "LIBRARIES" ${ARGN})
+  get_property(rooms GLOBAL PROPERTY MEGAFLUX_ROOMS)
+  list(TRANSFORM rooms REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
+  add_library(megaflux ${objects})
+  add_library(megaflux::megaflux ALIAS megaflux)
+  set_target_properties(megaflux PROPERTIES
+    LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  target_compile_features(megaflux PUBLIC cxx_std_20)
+  target_include_directories(megaflux PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(megaflux PRIVATE Threads::Threads ${LIBRARY_LIBRARIES})
+  if(MEGAFLUX_SANITIZE)
+    target_link_options(megaflux PUBLIC -fsanitize=${MEGAFLUX_SANITIZE})
+  endif()
+endfunction()
+
+# megaflux_test(NAME [THREADS] LIBRARIES targets...): every .cpp below tests/NAME, one program test_NAME, one
+# CTest entry a test case. THREADS: the suite runs ranks as threads, so it is built under ThreadSanitizer too.
+# Suites whose name ends in Slow are left out of the sanitizer presets.
 function(megaflux_test name)
-  cmake_parse_arguments(TEST "" "" "LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "THREADS" "" "LIBRARIES" ${ARGN})
   string(REPLACE "/" "_" target "test_${name}")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
-  if(NOT sources)
+  if(NOT sources OR (MEGAFLUX_SANITIZE STREQUAL "thread" AND NOT TEST_THREADS))
     return()
   endif()
   add_executable(${target} ${sources})
@@ -39,5 +66,5 @@ function(megaflux_test name)
                                           rapidcheck rapidcheck_gtest)
   target_compile_definitions(${target} PRIVATE MF_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                MF_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS "${name}")
 endfunction()
