@@ -1,0 +1,65 @@
+// SymmetricHeap: the same Layout allocated once a rank, and the table of P base pointers through
+// which every rank reaches every other. Words that several threads touch are accessed through
+// signal.h and wait.h alone; all other bytes are plain memory whose ownership passes with those
+// signals (docs/memory_order.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "megaflux/comm/layout.h"
+
+namespace megaflux {
+
+// Non-owning: what a rank, or later a kernel, sees of the heap.
+class HeapView {
+ public:
+  HeapView() = default;
+  HeapView(std::byte* const* bases, int32_t num_ranks) : bases_(bases), num_ranks_(num_ranks) {}
+
+  int32_t num_ranks() const { return num_ranks_; }
+
+  // First element of `field` in the heap of `rank`.
+  template <typename T>
+  T* at(int32_t rank, Field<T> field) const {
+    return reinterpret_cast<T*>(bases_[rank] + field.offset);
+  }
+  template <typename T>
+  std::span<T> span_of(int32_t rank, Field<T> field) const {
+    return {at(rank, field), field.count};
+  }
+  // First counter of the bank that launch `epoch` uses.
+  uint32_t* at(int32_t rank, CounterField field, uint32_t epoch) const {
+    return reinterpret_cast<uint32_t*>(bases_[rank] + field.offset) +
+           (epoch & 1u) * field.bank_words;
+  }
+
+ private:
+  std::byte* const* bases_ = nullptr;  // [P]
+  int32_t num_ranks_ = 0;
+};
+
+// Owns the memory of all P ranks of one process; zeroed at creation.
+class SymmetricHeap {
+ public:
+  // Throws kBadInput unless num_ranks is in [1, 1024].
+  SymmetricHeap(Layout layout, int32_t num_ranks);
+
+  const Layout& layout() const { return layout_; }
+  HeapView view() const { return {bases_.data(), static_cast<int32_t>(bases_.size())}; }
+  // Sets every epoch word of every rank to `epoch` and every counter to 0. No rank may be running.
+  void reset_signals(uint32_t epoch);
+
+ private:
+  struct Release {
+    void operator()(std::byte* memory) const;
+  };
+  Layout layout_;
+  std::vector<std::unique_ptr<std::byte[], Release>> memory_;
+  std::vector<std::byte*> bases_;
+};
+
+}  // namespace megaflux
