@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -91,7 +92,7 @@ class ThreadsGroup {
   };
 
   void run_task(const Task& task);
-  void work(Worker& worker);
+  void work(Worker& worker, const std::stop_token& stop);
   void call_task(Worker& worker, const Task& task);
   void finish_task();
   Worker& worker_of(int32_t rank, int32_t role) {
@@ -104,13 +105,12 @@ class ThreadsGroup {
   std::vector<Worker> workers_;  // [P, num_roles]
 
   std::mutex mutex_;
-  std::condition_variable task_ready_;
+  std::condition_variable_any task_ready_;  // knows stop tokens
   std::condition_variable task_done_;
   Task task_;  // guarded by mutex_, as are the four below
   uint64_t task_number_ = 0;
   int32_t num_running_ = 0;
   bool is_running_ = false;
-  bool is_stopping_ = false;
 
   std::vector<std::jthread> threads_;  // last member: ends before what it uses
 };
