@@ -25,6 +25,8 @@ struct Bf16 {
 static_assert(sizeof(Bf16) == 2);
 
 // The fp32 value of `value` after one rounding to bf16.
-constexpr float round_to_bf16(float value) { return static_cast<float>(Bf16(value)); }
+constexpr float round_to_bf16(float value) {
+  return static_cast<float>(Bf16(value));
+}
 
 }  // namespace megaflux

@@ -1,5 +1,5 @@
-// Errors of the library: one exception type, one macro. Expected outcomes (no legal plan, too little
-// memory) are return values, never exceptions. Depends on the standard library only.
+// Errors of the library: one exception type, one macro. Expected outcomes (no legal plan, too
+// little memory) are return values, never exceptions. Depends on the standard library only.
 #pragma once
 
 #include <sstream>
@@ -38,10 +38,10 @@ template <typename... Parts>
 
 // MF_CHECK(ranks >= 1 && ranks <= 1024, "--ranks: ", ranks, " is outside [1, 1024]")
 // For input from outside. The words name the argument, its value and the limit.
-#define MF_CHECK(condition, ...)                                                  \
-  do {                                                                            \
-    if (!(condition)) [[unlikely]]                                                \
-      ::megaflux::throw_error(::megaflux::ErrorCode::kBadInput, __VA_ARGS__);     \
+#define MF_CHECK(condition, ...)                                              \
+  do {                                                                        \
+    if (!(condition)) [[unlikely]]                                            \
+      ::megaflux::throw_error(::megaflux::ErrorCode::kBadInput, __VA_ARGS__); \
   } while (false)
 
 // For our own invariants: a failure is a bug of the library, and the message says where.

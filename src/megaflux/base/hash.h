@@ -1,7 +1,8 @@
 // The 64-bit hash of plans, configurations and residency tables.
 //
-// Each 32-bit word is mixed with its position and the mixed words are *summed*, so one GPU block can hash a
-// plan with a single reduction, in any order, and get the bytes the host gets. Not cryptographic.
+// Each 32-bit word is mixed with its position and the mixed words are *summed*, so one GPU block
+// can hash a plan with a single reduction, in any order, and get the bytes the host gets. Not
+// cryptographic.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 
 namespace megaflux {
 
-// splitmix64: 64 bits of state, every seed is good, and streams with different seeds are independent
-// enough for test data and route families.
+// splitmix64: 64 bits of state, every seed is good, and streams with different seeds are
+// independent enough for test data and route families.
 class Rng {
  public:
   explicit constexpr Rng(uint64_t seed) : state_(seed) {}

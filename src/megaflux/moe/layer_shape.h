@@ -1,7 +1,7 @@
 // LayerShape: the sizes and conventions of one MoE layer, the same on every rank.
 //
-// Example: DeepSeek-V2-Lite has E = 64 experts, K = 6 per token, H = 2048, I = 1408. One expert then holds
-// W1 [2816, 2048] and W2 [2048, 1408] = 3 H I = 8,650,752 parameters, 17.3 MB in bf16.
+// Example: DeepSeek-V2-Lite has E = 64 experts, K = 6 per token, H = 2048, I = 1408. One expert
+// then holds W1 [2816, 2048] and W2 [2048, 1408] = 3 H I = 8,650,752 parameters, 17.3 MB in bf16.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,15 @@ namespace megaflux {
 // Element type of activations and weights; accumulation is fp32 in every executor.
 enum class DType : uint8_t { kBf16, kFp32 };
 
-constexpr int64_t dtype_bytes(DType dtype) { return dtype == DType::kBf16 ? 2 : 4; }
+constexpr int64_t dtype_bytes(DType dtype) {
+  return dtype == DType::kBf16 ? 2 : 4;
+}
 constexpr std::string_view dtype_name(DType dtype) {
   return dtype == DType::kBf16 ? "bf16" : "fp32";
 }
 
-// Which half of W1's 2I rows is the gate: HF, TE and vLLM use [gate; up], FlashInfer and TRT-LLM [up; gate].
+// Which half of W1's 2I rows is the gate: HF, TE and vLLM use [gate; up], FlashInfer and TRT-LLM
+// [up; gate].
 enum class GateOrder : uint8_t { kGateUp, kUpGate };
 
 // A = SiLU(G) * U, or gpt-oss' clamped form: g = min(G, limit), u = clamp(U, -limit, limit),

@@ -11,8 +11,7 @@ namespace {
 constexpr int64_t kMaxRows = std::numeric_limits<int32_t>::max();
 
 void check_extent(int32_t num_ranks, size_t num_experts) {
-  MF_CHECK(num_ranks >= 1 && num_ranks <= 1024, "num_ranks: ", num_ranks,
-           " is outside [1, 1024]");
+  MF_CHECK(num_ranks >= 1 && num_ranks <= 1024, "num_ranks: ", num_ranks, " is outside [1, 1024]");
   MF_CHECK(num_experts >= 1 && num_experts <= 4096, "num_experts: ", num_experts,
            " is outside [1, 4096]");
 }
@@ -70,8 +69,8 @@ int64_t LoadTable::rows_in_blocks(int32_t expert, int32_t first, int32_t count,
 }
 
 double owner_imbalance(const LoadTable& loads, std::span<const int32_t> owner_of) {
-  MF_CHECK(owner_of.size() == static_cast<size_t>(loads.num_experts()), "owner_of: ",
-           owner_of.size(), " entries for ", loads.num_experts(), " experts");
+  MF_CHECK(owner_of.size() == static_cast<size_t>(loads.num_experts()),
+           "owner_of: ", owner_of.size(), " entries for ", loads.num_experts(), " experts");
   if (loads.total_rows() == 0) return 1.0;
   std::vector<int64_t> owned(loads.num_ranks(), 0);
   for (int32_t e = 0; e < loads.num_experts(); ++e) owned.at(owner_of[e]) += loads.totals()[e];

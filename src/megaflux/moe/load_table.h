@@ -1,8 +1,8 @@
 // LoadTable: rows[p][e] = rows that source rank p sends to expert e in this step.
 //
 // Example, P = 2, E = 3, beta = 4: rows = {{5, 0, 1}, {4, 2, 0}}. Totals c = {9, 2, 1}; blocks
-// b_e = ceil(c_e / 4) = {3, 1, 1}. The global row order of expert 0 is rank 0's five rows, then rank 1's
-// four; its block 1 = rows [4, 8) = the last row of rank 0 and three rows of rank 1.
+// b_e = ceil(c_e / 4) = {3, 1, 1}. The global row order of expert 0 is rank 0's five rows, then
+// rank 1's four; its block 1 = rows [4, 8) = the last row of rank 0 and three rows of rank 1.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@ namespace megaflux {
 class LoadTable {
  public:
   LoadTable() = default;
-  // `rows` is [P, E] row-major. Throws kBadInput naming rank, expert, value and limit if a count is negative
-  // or the sum reaches 2^31.
+  // `rows` is [P, E] row-major. Throws kBadInput naming rank, expert, value and limit if a count is
+  // negative or the sum reaches 2^31.
   LoadTable(int32_t num_ranks, int32_t num_experts, std::span<const int32_t> rows);
 
-  // Totals without sources, split evenly over the ranks, remainder to the low ones; has_sources() is false.
+  // Totals without sources, split evenly over the ranks, remainder to the low ones; has_sources()
+  // is false.
   static LoadTable from_totals(int32_t num_ranks, std::span<const int64_t> totals);
 
   // Replaces the counts, reusing the memory; same checks as the constructor. `rows` is [P, E].
@@ -56,7 +57,8 @@ class LoadTable {
   std::vector<int32_t> totals_;  // [E]
 };
 
-// max over ranks of the rows owned / mean over ranks, for owner table `owner_of` [E]; 1 if there are no rows.
+// max over ranks of the rows owned / mean over ranks, for owner table `owner_of` [E]; 1 if there
+// are no rows.
 double owner_imbalance(const LoadTable& loads, std::span<const int32_t> owner_of);
 
 // kappa = E * sum_e (c_e / sum c)^2; 1 = uniform, E = one expert gets all; 1 if there are no rows.

@@ -1,7 +1,7 @@
 // Owner tables: which rank holds expert e for good.
 //
-// Example: E = 10 experts on P = 4 ranks, contiguous: {0,0,0, 1,1,1, 2,2, 3,3}; the first E mod P ranks get
-// one expert more, and a rank may own none (E = 7, P = 8: rank 7).
+// Example: E = 10 experts on P = 4 ranks, contiguous: {0,0,0, 1,1,1, 2,2, 3,3}; the first E mod P
+// ranks get one expert more, and a rank may own none (E = 7, P = 8: rank 7).
 #pragma once
 
 #include <cstdint>

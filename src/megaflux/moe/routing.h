@@ -1,8 +1,8 @@
 // Routing: what the router of one rank decided for the tokens of one step.
 //
 // Example, T = 3, K = 2, E = 4: topk_ids = {2,0, 3,-1, 1,1}, topk_weights = {.7,.3, 1,9, .6,.4}.
-// Token 0 goes to experts 2 and 0; token 1 to expert 3 only (its weight 9 is never read); token 2 goes to
-// expert 1 twice and gets .6 O + .4 O. Rows per expert: 1, 2, 1, 1.
+// Token 0 goes to experts 2 and 0; token 1 to expert 3 only (its weight 9 is never read); token 2
+// goes to expert 1 twice and gets .6 O + .4 O. Rows per expert: 1, 2, 1, 1.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct RoutingView {
   IdType id_type = IdType::kInt32;      // element type of topk_ids
   const void* topk_ids = nullptr;       // [T, K] row-major; -1 = not routed; null if T = 0
   const float* topk_weights = nullptr;  // [T, K] fp32; null if T = 0
-  // Tokens at and beyond *num_valid_tokens are ignored, whatever their ids say; null = all are valid.
+  // Tokens at and beyond *num_valid_tokens are ignored, whatever their ids say; null = all are
+  // valid.
   const int32_t* num_valid_tokens = nullptr;
 
   // min(T, *num_valid_tokens), at least 0.
@@ -39,12 +40,13 @@ struct Routing {
   RoutingView view() const;
 };
 
-// Throws kBadInput if an id of a valid token is outside [-1, num_experts), naming rank, token, k and id,
-// or if a pointer is missing.
+// Throws kBadInput if an id of a valid token is outside [-1, num_experts), naming rank, token, k
+// and id, or if a pointer is missing.
 void check_routing(const RoutingView& routing, int32_t rank, int32_t num_experts);
 
-// rows[e] = number of (token, k) pairs of valid tokens routed to e. `rows` has num_experts entries and is
-// overwritten. An id twice in a token's row counts twice. The ids must have passed check_routing.
+// rows[e] = number of (token, k) pairs of valid tokens routed to e. `rows` has num_experts entries
+// and is overwritten. An id twice in a token's row counts twice. The ids must have passed
+// check_routing.
 void count_rows(const RoutingView& routing, std::span<int32_t> rows);
 
 }  // namespace megaflux

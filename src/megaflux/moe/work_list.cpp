@@ -27,8 +27,7 @@ void WorkList::assign(const Plan& plan, const LoadTable& loads, int32_t rank, Pa
   num_rows_ = 0;
   parts_.clear();
   const auto owner_of = plan.owner_of();
-  const auto num_owned =
-      static_cast<int32_t>(std::count(owner_of.begin(), owner_of.end(), rank));
+  const auto num_owned = static_cast<int32_t>(std::count(owner_of.begin(), owner_of.end(), rank));
   for (const bool first_pass : {true, false}) {
     int32_t local_index = 0;
     for (int32_t e = 0; e < dims.num_experts; ++e) {
@@ -37,8 +36,8 @@ void WorkList::assign(const Plan& plan, const LoadTable& loads, int32_t rank, Pa
         if (instance.rank != rank) continue;
         const bool is_replica = instance.slot >= 0;
         if (comes_first(order, is_replica, instances.size() > 1) != first_pass) continue;
-        const auto rows = static_cast<int32_t>(loads.rows_in_blocks(
-            e, instance.first_block, instance.num_blocks, dims.block_rows));
+        const auto rows = static_cast<int32_t>(
+            loads.rows_in_blocks(e, instance.first_block, instance.num_blocks, dims.block_rows));
         if (rows == 0) continue;
         Part part{.expert = e,
                   .weight_slot = is_replica ? num_owned + instance.slot : local_index,

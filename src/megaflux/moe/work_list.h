@@ -1,11 +1,14 @@
-// WorkList: what one rank computes under a plan, and the one iterator over it that every executor walks.
+// WorkList: what one rank computes under a plan, and the one iterator over it that every executor
+// walks.
 //
-// Example: the plan of plan.h seen by rank 1 (s = 1, one owned expert, c = {600, 100, 90}, beta = 128), in
-// forward order (owned parts first, replicas last, since their weights are still on the way):
+// Example: the plan of plan.h seen by rank 1 (s = 1, one owned expert, c = {600, 100, 90}, beta =
+// 128), in forward order (owned parts first, replicas last, since their weights are still on the
+// way):
 //   parts = {expert 2, weight_slot 0 (first owned), blocks [0, 1), rows [0, 90),    tiles [0, 1)}
 //           {expert 0, weight_slot 1 (slot 0),      blocks [3, 5), rows [384, 600), tiles [1, 3)}
-// A part is a row range of one expert; its tiles start at its first row and hold up to 128 rows each, whatever
-// block_rows is. Tile n of the list uses pool tile n, or n mod (C / 128) in a ring of C rows.
+// A part is a row range of one expert; its tiles start at its first row and hold up to 128 rows
+// each, whatever block_rows is. Tile n of the list uses pool tile n, or n mod (C / 128) in a ring
+// of C rows.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +25,14 @@ inline constexpr int32_t kTileRows = 128;
 
 struct Part {
   int32_t expert = 0;
-  int32_t weight_slot = 0;  // position in the rank's weight pool: [0, E_local) owned, then replica slots
+  int32_t weight_slot = 0;  // in the rank's weight pool: [0, E_local) owned, then replica slots
   bool is_replica = false;
   int32_t first_block = 0;
   int32_t num_blocks = 0;
-  int32_t first_row = 0;    // in the expert's global row order
-  int32_t num_rows = 0;     // > 0
-  int32_t first_tile = 0;   // position in the list of tiles
-  int32_t num_tiles = 0;    // ceil(num_rows / 128)
+  int32_t first_row = 0;   // in the expert's global row order
+  int32_t num_rows = 0;    // > 0
+  int32_t first_tile = 0;  // position in the list of tiles
+  int32_t num_tiles = 0;   // ceil(num_rows / 128)
 };
 
 // One tile of a part, as executors see it.
@@ -42,7 +45,7 @@ struct Tile {
 
 enum class PartOrder : uint8_t {
   kOwnedFirst,       // forward: compute owned experts while replica weights arrive
-  kReplicatedFirst,  // backward: experts with more than one instance first, so that partials reduce early
+  kReplicatedFirst,  // backward: experts with several instances first: partials reduce early
 };
 
 class WorkList {

@@ -1,9 +1,10 @@
-// CostModel: predicted time of a layer under a plan, in integers, so that every rank and device decides alike.
+// CostModel: predicted time of a layer under a plan, in integers, so that every rank and device
+// decides alike.
 //
-// The prediction counts what a plan can change: compute of the slowest rank, replica weights over the link in
-// both directions, the part of a transfer that hides behind owned blocks, the gradient reduction of a
-// backward pass, extra rounds of a rank whose rows exceed its pool, and the planner itself. Dispatch and
-// combine move the same rows under every plan and are left out.
+// The prediction counts what a plan can change: compute of the slowest rank, replica weights over
+// the link in both directions, the part of a transfer that hides behind owned blocks, the gradient
+// reduction of a backward pass, extra rounds of a rank whose rows exceed its pool, and the planner
+// itself. Dispatch and combine move the same rows under every plan and are left out.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,13 @@ namespace megaflux {
 // What a machine offers, in round integers; tools read it from a JSON file, "h200" is built in.
 struct MachineModel {
   std::string name = "h200";
-  int64_t gflops = 700'000;        // dense bf16 rate of the grouped GEMMs, GFLOP/s
-  int64_t link_mb_per_s = 335'000; // one direction of the link while both are busy, 10^6 bytes a second
-  int64_t plan_ns = 20'000;        // head and planner when a search runs
-  int64_t pre_gate_ns = 2'000;     // head when the pre-gate decides
-  int64_t copy_latency_ns = 3'000; // from the entry to the first byte of a replica's weights
-  int64_t round_ns = 10'000;       // draining and refilling the row pool once
+  int64_t gflops = 700'000;  // dense bf16 rate of the grouped GEMMs, GFLOP/s
+  int64_t link_mb_per_s =
+      335'000;               // one direction of the link while both are busy, 10^6 bytes a second
+  int64_t plan_ns = 20'000;  // head and planner when a search runs
+  int64_t pre_gate_ns = 2'000;      // head when the pre-gate decides
+  int64_t copy_latency_ns = 3'000;  // from the entry to the first byte of a replica's weights
+  int64_t round_ns = 10'000;        // draining and refilling the row pool once
 };
 
 // Throws kBadInput with the list of known names.
@@ -34,15 +36,15 @@ void check_machine(const MachineModel& machine);
 enum class CostScope : uint8_t { kForward, kForwardBackward };
 
 struct CostModel {
-  uint64_t block_ps = 0;            // compute of one full block of one rank at full speed, picoseconds
-  uint64_t weight_bytes = 0;        // bytes one fresh replica pulls, all passes together
-  uint64_t gradient_bytes = 0;      // bytes one replica's reduction moves; 0 for forward alone
-  uint64_t link_bytes_per_us = 0;   // one direction
+  uint64_t block_ps = 0;        // compute of one full block of one rank at full speed, picoseconds
+  uint64_t weight_bytes = 0;    // bytes one fresh replica pulls, all passes together
+  uint64_t gradient_bytes = 0;  // bytes one replica's reduction moves; 0 for forward alone
+  uint64_t link_bytes_per_us = 0;  // one direction
   uint64_t plan_ns = 0;
   uint64_t pre_gate_ns = 0;
   uint64_t copy_latency_ns = 0;
   uint64_t round_ns = 0;
-  int64_t pool_blocks = 0;          // blocks the row pool holds; 0 = unlimited, one round
+  int64_t pool_blocks = 0;  // blocks the row pool holds; 0 = unlimited, one round
 };
 
 // Derives the integers for one layer. `pool_rows` is C, 0 = unlimited.

@@ -1,8 +1,9 @@
 // The planner contract: LoadTable + PlanConfig (+ what is resident) -> Plan.
 //
-// Every planner of megaflux and every baseline answers to this one interface, and every plan passes the
-// legality check of plan/legality.h before it is returned. Planning is integer arithmetic with fixed ties: the
-// same inputs give the same bytes in every run, on every thread and machine, because every rank plans alone.
+// Every planner of megaflux and every baseline answers to this one interface, and every plan passes
+// the legality check of plan/legality.h before it is returned. Planning is integer arithmetic with
+// fixed ties: the same inputs give the same bytes in every run, on every thread and machine,
+// because every rank plans alone.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +33,10 @@ Objective parse_objective(std::string_view name);
 struct PlanConfig {
   PlannerKind planner = PlannerKind::kMegaflux;
   Objective objective = Objective::kForward;
-  PlanDims dims;                     // quota plans with block_rows = 1 whatever dims.block_rows says
-  int32_t lambda_blocks = 12;        // backward: blocks that one remote replica costs its owner
-  int32_t slack_ppm = 0;             // accepted max load over tau, in millionths; 10000 = 0.01
-  int32_t min_copy_blocks = 1;       // least blocks of a fresh replica
+  PlanDims dims;                // quota plans with block_rows = 1 whatever dims.block_rows says
+  int32_t lambda_blocks = 12;   // backward: blocks that one remote replica costs its owner
+  int32_t slack_ppm = 0;        // accepted max load over tau, in millionths; 10000 = 0.01
+  int32_t min_copy_blocks = 1;  // least blocks of a fresh replica
   int32_t min_rows_per_replica = 1;  // least rows of any replica
   int64_t min_forward_rows = 0;      // fewer rows in the step: fixed placement
   std::vector<int32_t> owner_of;     // [E]; empty = contiguous
@@ -54,20 +55,21 @@ uint64_t config_hash(const PlanConfig& config);
 
 // Why the plan has (no) replicas.
 enum class GateDecision : uint8_t {
-  kNotAsked,     // the objective has no gate, or the planner never replicates
-  kReplicate,    // replicas pay
-  kFixed,        // searched, and fixed placement was predicted to be at least as good
-  kPreGate,      // not even searched: no replica could have paid
-  kFewRows,      // fewer rows than min_forward_rows
+  kNotAsked,   // the objective has no gate, or the planner never replicates
+  kReplicate,  // replicas pay
+  kFixed,      // searched, and fixed placement was predicted to be at least as good
+  kPreGate,    // not even searched: no replica could have paid
+  kFewRows,    // fewer rows than min_forward_rows
 };
 std::string_view gate_name(GateDecision decision);
 
 // Outcome besides the plan itself.
 struct PlanReport {
-  // Experts with rows whose owner is inactive. Not empty = no legal plan; the plan is then left empty.
+  // Experts with rows whose owner is inactive. Not empty = no legal plan; the plan is then left
+  // empty.
   std::vector<int32_t> orphans;
   GateDecision gate = GateDecision::kNotAsked;
-  int64_t tau = 0;                        // lower bound of the finish time, in blocks; max over domains
+  int64_t tau = 0;  // lower bound of the finish time, in blocks; max over domains
   std::optional<uint64_t> predicted_ns;        // with a cost model
   std::optional<uint64_t> predicted_fixed_ns;  // with a cost model
   bool has_plan() const { return orphans.empty(); }
@@ -77,9 +79,9 @@ class Planner {
  public:
   virtual ~Planner() = default;
   virtual const PlanConfig& config() const = 0;
-  // Plans one step. `resident` is [P s], the expert each slot holds already (-1 = none), or empty. `plan` and
-  // `report` are overwritten and their memory reused. Throws kBadInput if the loads do not fit the config.
-  // One call at a time per planner; use one planner a thread.
+  // Plans one step. `resident` is [P s], the expert each slot holds already (-1 = none), or empty.
+  // `plan` and `report` are overwritten and their memory reused. Throws kBadInput if the loads do
+  // not fit the config. One call at a time per planner; use one planner a thread.
   virtual void plan(const LoadTable& loads, std::span<const int32_t> resident, Plan& plan,
                     PlanReport& report) = 0;
 };
