@@ -1,0 +1,18 @@
+"""Holds the source tree against every rule. Usage: check_rules.py ROOT; exit status 1 on a finding."""
+
+import sys
+
+from rules import RULES
+from source_tree import read_tree
+
+
+def main(root):
+    sources = read_tree(root)
+    findings = [f"{finding}  [{rule.__name__}]" for rule in RULES for finding in rule(sources)]
+    print(*findings, sep="\n")
+    print(f"{len(RULES)} rules, {len(sources)} files, {len(findings)} findings")
+    return 1 if findings or not sources else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
