@@ -18,10 +18,9 @@ namespace megaflux {
 // What a machine offers, in round integers; tools read it from a JSON file, "h200" is built in.
 struct MachineModel {
   std::string name = "h200";
-  int64_t gflops = 700'000;  // dense bf16 rate of the grouped GEMMs, GFLOP/s
-  int64_t link_mb_per_s =
-      335'000;               // one direction of the link while both are busy, 10^6 bytes a second
-  int64_t plan_ns = 20'000;  // head and planner when a search runs
+  int64_t gflops = 700'000;         // dense bf16 rate of the grouped GEMMs, GFLOP/s
+  int64_t link_mb_per_s = 335'000;  // one direction while both are busy, 10^6 bytes a second
+  int64_t plan_ns = 20'000;         // head and planner when a search runs
   int64_t pre_gate_ns = 2'000;      // head when the pre-gate decides
   int64_t copy_latency_ns = 3'000;  // from the entry to the first byte of a replica's weights
   int64_t round_ns = 10'000;        // draining and refilling the row pool once
