@@ -3,7 +3,6 @@
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 LOG_DIR=build/log
-mkdir -p "$LOG_DIR"
 JOBS=$(nproc 2>/dev/null || echo 2)
 
 # "package:command": a command found on the PATH will do, whoever installed it.
@@ -26,6 +25,8 @@ die() {
   printf '%s%s: %s%s\n' "$RED" "$PROGRAM" "$*" "$PLAIN" >&2
   exit 1
 }
+mkdir -p "$LOG_DIR" 2>/dev/null && [[ -w $LOG_DIR ]] ||
+  die "cannot write into $PWD/$LOG_DIR; clone the project as the user you are, or remove build"
 seconds_since() { echo $((SECONDS - $1)); }
 
 # missing_packages program:command... -- library...: prints what is not there, one package a line.
