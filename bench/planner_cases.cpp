@@ -1,0 +1,148 @@
+#include "planner_cases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <iomanip>
+#include <numeric>
+#include <span>
+
+#include "megaflux/base/check.h"
+#include "megaflux/base/rng.h"
+
+namespace megaflux::bench {
+namespace {
+
+constexpr size_t kCasesPerFile = 120;
+constexpr int64_t kLeastExperts = 16;
+
+struct NpyArray {
+  std::vector<int64_t> shape;
+  std::vector<int64_t> values;  // C order
+};
+
+// The text between `key` and the next `end` in an .npy header.
+std::string header_field(const std::string& header, const std::string& key, char end) {
+  const size_t at = header.find(key);
+  MF_CHECK(at != std::string::npos, "npy header has no ", key);
+  const size_t begin = at + key.size();
+  return header.substr(begin, header.find(end, begin) - begin);
+}
+
+// Version 1, little-endian unsigned or signed integers, C order.
+NpyArray read_npy(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  char preamble[10];
+  MF_CHECK(file.read(preamble, 10) && std::memcmp(preamble, "\x93NUMPY\x01", 7) == 0, path.string(),
+           ": not a version 1 .npy file");
+  std::string header(uint8_t(preamble[8]) | uint8_t(preamble[9]) << 8, ' ');
+  file.read(header.data(), static_cast<std::streamsize>(header.size()));
+  const std::string type = header_field(header, "'descr': '", '\'');
+  MF_CHECK(type.size() == 3 && (type[1] == 'u' || type[1] == 'i'), path.string(), ": type '", type,
+           "' is not an integer type");
+  MF_CHECK(header_field(header, "'fortran_order': ", ',') == "False", path.string(),
+           ": Fortran order");
+  NpyArray array;
+  std::istringstream shape(header_field(header, "'shape': (", ')'));
+  for (std::string part; std::getline(shape, part, ',');) {
+    if (part.find_first_not_of(' ') != std::string::npos) array.shape.push_back(std::stoll(part));
+  }
+  const int64_t count = std::accumulate(array.shape.begin(), array.shape.end(), int64_t{1},
+                                        std::multiplies<int64_t>());
+  const int bytes = type[2] - '0';
+  array.values.reserve(count);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t value = 0;
+    MF_CHECK(file.read(reinterpret_cast<char*>(&value), bytes), path.string(), ": ends after ", i,
+             " of ", count, " values");
+    array.values.push_back(value);
+  }
+  return array;
+}
+
+void add_file(const std::filesystem::path& path, std::vector<PlannerCase>& cases) {
+  const NpyArray array = read_npy(path);
+  const size_t axes = array.shape.size();
+  MF_CHECK(axes == 3 || axes == 4, path.string(), ": ", axes, " axes, 3 or 4 are needed");
+  const int64_t num_experts = array.shape.back();
+  if (num_experts < kLeastExperts) return;
+  const int64_t num_sources = axes == 4 ? array.shape[2] : 1;
+  std::vector<int64_t> indices(array.shape[0] * array.shape[1]);
+  std::iota(indices.begin(), indices.end(), 0);
+  Rng rng(1);
+  const size_t wanted = std::min(kCasesPerFile, indices.size());
+  for (size_t i = 0; i < wanted; ++i) {
+    std::swap(indices[i], indices[i + rng.below(static_cast<uint32_t>(indices.size() - i))]);
+    PlannerCase trace_case{path.filename().string(), indices[i],
+                           std::vector<int64_t>(num_experts, 0)};
+    const int64_t* values = array.values.data() + indices[i] * num_sources * num_experts;
+    for (int64_t n = 0; n < num_sources * num_experts; ++n) {
+      trace_case.counts[n % num_experts] += values[n];
+    }
+    const std::vector<int64_t>& counts = trace_case.counts;
+    if (std::any_of(counts.begin(), counts.end(), [](int64_t c) { return c > 0; })) {
+      cases.push_back(std::move(trace_case));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<PlannerCase> read_planner_cases(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() == ".npy" && name.find("counts") != std::string::npos) {
+      paths.push_back(entry.path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<PlannerCase> cases;
+  for (const std::filesystem::path& path : paths) add_file(path, cases);
+  MF_CHECK(!cases.empty(), folder.string(), ": no *counts*.npy with at least ", kLeastExperts,
+           " experts");
+  return cases;
+}
+
+LoadTable scaled_loads(const PlannerCase& trace_case, int32_t num_ranks, int64_t rows_per_rank) {
+  const std::vector<int64_t>& counts = trace_case.counts;
+  const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  const int64_t wanted = rows_per_rank * num_ranks;
+  std::vector<int64_t> rows(counts.size());
+  std::vector<std::pair<int64_t, size_t>> remainders;  // (-remainder, expert)
+  int64_t given = 0;
+  for (size_t e = 0; e < counts.size(); ++e) {
+    rows[e] = counts[e] * wanted / sum;
+    remainders.emplace_back(-(counts[e] * wanted % sum), e);
+    given += rows[e];
+  }
+  std::sort(remainders.begin(), remainders.end());
+  for (int64_t i = 0; i < wanted - given; ++i) ++rows[remainders[i].second];
+  return LoadTable::from_totals(num_ranks, rows);
+}
+
+double percentile(std::vector<double> samples, double percent) {
+  std::sort(samples.begin(), samples.end());
+  const auto rank = static_cast<int64_t>(std::ceil(percent / 100 * double(samples.size())));
+  return samples[std::max<int64_t>(rank, 1) - 1];
+}
+
+void append_result(const std::filesystem::path& file, const Result& result,
+                   const std::string& commit, const std::string& command) {
+  std::ofstream out(file, std::ios::app);
+  const std::time_t now = std::time(nullptr);
+  out << "{\"figure\": \"" << result.figure << "\", \"value\": " << std::fixed
+      << std::setprecision(6) << result.value << ", \"unit\": \"" << result.unit
+      << "\", \"case\": \"" << result.case_key << "\", \"samples\": [";
+  for (size_t i = 0; i < result.samples.size(); ++i) {
+    out << (i == 0 ? "" : ", ") << std::setprecision(5) << result.samples[i];
+  }
+  out << "], \"clock\": \"" << std::put_time(std::gmtime(&now), "%FT%TZ")
+      << "\", \"gpu_uuid\": \"cpu\", \"commit\": \"" << commit << "\", \"command\": \"" << command
+      << "\"}\n";
+  MF_CHECK(out.good(), file.string(), ": cannot write");
+}
+
+}  // namespace megaflux::bench

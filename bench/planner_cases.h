@@ -1,0 +1,43 @@
+// Load tables for the planner benchmarks, taken from real traces.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "megaflux/moe/load_table.h"
+
+namespace megaflux::bench {
+
+// Counts of one batch and layer of a trace, [E].
+struct PlannerCase {
+  std::string file;
+  int64_t index = 0;  // batch * layers + layer
+  std::vector<int64_t> counts;
+};
+
+// Every *counts*.npy in `folder` with at least 16 experts, in the order of file names; up to 120
+// batch-layers a file, drawn with a fixed seed, those without rows left out. Axes are [batch,
+// layer, expert] or [batch, layer, source, expert], whose sources are summed. Throws kBadInput with
+// the file's name if one cannot be read.
+std::vector<PlannerCase> read_planner_cases(const std::filesystem::path& folder);
+
+// Scales the counts by largest remainder to exactly `rows_per_rank * num_ranks` rows.
+LoadTable scaled_loads(const PlannerCase& trace_case, int32_t num_ranks, int64_t rows_per_rank);
+
+// The value below or at which `percent` of the samples lie (nearest rank).
+double percentile(std::vector<double> samples, double percent);
+
+// One line of bench/results: see docs/planners.md. `samples` is printed with six decimals.
+struct Result {
+  std::string figure;
+  double value = 0;
+  std::string unit;
+  std::string case_key;
+  std::vector<double> samples;
+};
+void append_result(const std::filesystem::path& file, const Result& result,
+                   const std::string& commit, const std::string& command);
+
+}  // namespace megaflux::bench

@@ -1,0 +1,128 @@
+// How good are the plans? Largest load over tau and copies, over the real traces.
+//
+//   planner_quality TRACES [--commit HASH] [--out FILE]
+//
+// Example: planner_quality ../traces --commit $(git rev-parse HEAD)
+//          --out bench/results/planner_quality.jsonl
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <numeric>
+#include <string>
+
+#include "megaflux/plan/planner.h"
+#include "planner_cases.h"
+
+namespace megaflux::bench {
+namespace {
+
+struct Setting {
+  PlannerKind planner;
+  Objective objective;
+  int32_t num_ranks;
+  int32_t slots;
+  int32_t slack_ppm;
+};
+
+struct Options {
+  std::string folder, commit, out, command;
+  bool details = false;
+};
+
+std::string case_key(const Setting& setting) {
+  std::string key = "op=plan,P=" + std::to_string(setting.num_ranks) +
+                    ",s=" + std::to_string(setting.slots) +
+                    ",route=real-counts,planner=" + std::string(planner_name(setting.planner)) +
+                    ",objective=" + std::string(objective_name(setting.objective));
+  if (setting.slack_ppm > 0) key += ",slack=" + std::to_string(setting.slack_ppm) + "ppm";
+  return key;
+}
+
+void measure(const std::vector<PlannerCase>& cases, const Setting& setting,
+             const Options& options) {
+  std::vector<double> ratios, copies, moved;
+  for (const PlannerCase& trace_case : cases) {
+    PlanConfig config;
+    config.planner = setting.planner;
+    config.objective = setting.objective;
+    config.slack_ppm = setting.slack_ppm;
+    config.dims = {static_cast<int32_t>(trace_case.counts.size()), setting.num_ranks, setting.slots,
+                   128};
+    const LoadTable loads = scaled_loads(trace_case, setting.num_ranks, 65536);
+    Plan plan;
+    PlanReport report;
+    make_planner(config)->plan(loads, {}, plan, report);
+    ratios.push_back(double(plan.header().objective) / double(report.tau));
+    copies.push_back(plan.header().num_copies);
+    if (options.details && ratios.back() > 1.003) {
+      std::printf("  %s[%ld] %.4f tau %ld copies %d\n", trace_case.file.c_str(),
+                  long(trace_case.index), ratios.back(), long(report.tau),
+                  plan.header().num_copies);
+    }
+  }
+  const double p99 = percentile(ratios, 99), most = percentile(ratios, 100);
+  const double mean_copies =
+      std::accumulate(copies.begin(), copies.end(), 0.0) / double(copies.size());
+  const double mean_ratio =
+      std::accumulate(ratios.begin(), ratios.end(), 0.0) / double(ratios.size());
+  const std::string key = case_key(setting);
+  std::printf("%-86s mean %.5f p99 %.5f max %.5f copies %.3f\n", key.c_str(), mean_ratio, p99, most,
+              mean_copies);
+  std::fflush(stdout);
+  if (options.out.empty()) return;
+  append_result(options.out, {"plan_p99_ratio", p99, "max/tau", key, ratios}, options.commit,
+                options.command);
+  append_result(options.out, {"plan_max_ratio", most, "max/tau", key, {most}}, options.commit,
+                options.command);
+  append_result(options.out, {"plan_mean_copies", mean_copies, "copies", key, {mean_copies}},
+                options.commit, options.command);
+}
+
+void run(const Options& options) {
+  const std::vector<PlannerCase> cases = read_planner_cases(options.folder);
+  std::printf("%zu cases, 65,536 rows a rank, blocks of 128 rows\n", cases.size());
+  constexpr Objective kForward = Objective::kForward;
+  for (const PlannerKind planner : {PlannerKind::kMegaflux, PlannerKind::kPaper}) {
+    for (const auto& [num_ranks, slots] : {std::pair{8, 2}, {8, 1}, {16, 2}, {64, 2}}) {
+      measure(cases, {planner, kForward, num_ranks, slots, 0}, options);
+    }
+    measure(cases, {planner, kForward, 8, 2, 10'000}, options);
+    measure(cases, {planner, kForward, 8, 1, 10'000}, options);
+    measure(cases, {planner, kForward, 16, 2, 10'000}, options);
+    measure(cases, {planner, Objective::kBackward, 8, 2, 0}, options);
+    measure(cases, {planner, Objective::kBackward, 16, 2, 0}, options);
+  }
+}
+
+}  // namespace
+}  // namespace megaflux::bench
+
+int main(int argc, char** argv) {
+  megaflux::bench::Options options;
+  for (int i = 0; i < argc; ++i) options.command += (i == 0 ? "" : " ") + std::string(argv[i]);
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--details") {
+      options.details = true;
+    } else if (word == "--commit" && i + 1 < argc) {
+      options.commit = argv[++i];
+    } else if (word == "--out" && i + 1 < argc) {
+      options.out = argv[++i];
+    } else {
+      options.folder = word;
+    }
+  }
+  if (options.folder.empty()) {
+    std::fprintf(stderr,
+                 "usage: planner_quality TRACES [--details] [--commit HASH] [--out FILE]\n");
+    return 2;
+  }
+  try {
+    megaflux::bench::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "planner_quality: %s\n", error.what());
+    return 2;
+  }
+  return 0;
+}

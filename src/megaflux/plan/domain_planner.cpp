@@ -1,0 +1,157 @@
+#include "megaflux/plan/domain_planner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "megaflux/base/check.h"
+#include "megaflux/plan/legality.h"
+
+namespace megaflux {
+namespace {
+
+void check_resident(const PlanConfig& config, std::span<const int32_t> resident) {
+  if (resident.empty()) return;
+  const size_t slots = static_cast<size_t>(config.dims.num_ranks) * config.dims.replica_slots;
+  MF_CHECK(resident.size() == slots, "resident: ", resident.size(), " entries, P s = ", slots,
+           " are needed");
+  for (size_t i = 0; i < slots; ++i) {
+    MF_CHECK(resident[i] >= -1 && resident[i] < config.dims.num_experts, "resident[", i,
+             "]: ", resident[i], " is outside [-1, ", config.dims.num_experts, ")");
+  }
+}
+
+}  // namespace
+
+DomainPlanner::DomainPlanner(PlanConfig config, int32_t unit_rows)
+    : config_(std::move(config)),
+      unit_rows_(unit_rows),
+      builder_(config_, unit_rows),
+      scorer_(config_, config_.dims.block_rows / unit_rows) {}
+
+// Before any search: even if all ranks finished at tau, would that pay for planning and for the
+// copy that is hidden best, the one into the rank with most owned blocks?
+bool DomainPlanner::pre_gate_refuses() const {
+  const CostModel& cost = *config_.cost;
+  const int64_t unit = config_.dims.block_rows / unit_rows_;
+  int64_t finish = 0, tau = 0, cover = 0;
+  for (const DomainProblem& problem : builder_.domains()) {
+    finish = std::max(finish, problem.max_fixed_finish());
+    tau = std::max(tau, problem.tau);
+    for (const int32_t load : problem.fixed_load) cover = std::max<int64_t>(cover, load);
+  }
+  RankCost host{.finish_blocks = cover / unit, .owned_blocks = cover / unit};
+  const uint64_t without_ns = rank_ns(cost, host);
+  host.copies_in = 1;
+  const uint64_t copy_ns = rank_ns(cost, host) - without_ns;
+  const uint64_t gain_blocks =
+      static_cast<uint64_t>(ceil_div(std::max<int64_t>(0, finish - tau), unit));
+  // Divided instead of multiplied: block_ps times blocks may pass 64 bits.
+  const uint64_t price_ns = cost.plan_ns + copy_ns;
+  return cost.block_ps == 0 || gain_blocks <= price_ns / cost.block_ps * 1000 +
+                                                  price_ns % cost.block_ps * 1000 / cost.block_ps;
+}
+
+DomainPlanner::Decision DomainPlanner::decide(const LoadTable& loads,
+                                              std::span<const int32_t> resident) {
+  Decision decision;
+  const bool is_cost = config_.objective == Objective::kCost;
+  replicas_.clear();
+  if (searches() && loads.total_rows() < config_.min_forward_rows) {
+    decision.gate = GateDecision::kFewRows;
+  } else if (searches() && is_cost && pre_gate_refuses()) {
+    decision.gate = GateDecision::kPreGate;
+  } else if (searches()) {
+    solve_domains(loads, resident, decision);
+    if (is_cost) {
+      decision.gate = replicas_.empty() ? GateDecision::kFixed : GateDecision::kReplicate;
+    }
+    return decision;
+  }
+  // Fixed placement without a search.
+  for (const DomainProblem& problem : builder_.domains()) {
+    decision.objective =
+        std::max(decision.objective, static_cast<uint64_t>(problem.max_fixed_finish()));
+    if (config_.cost) decision.ns = std::max(decision.ns, scorer_.predict_ns(problem, {}));
+  }
+  if (config_.cost) {
+    decision.ns -= config_.cost->plan_ns;
+    if (searches()) decision.ns += config_.cost->pre_gate_ns;
+    decision.fixed_ns = decision.ns;
+    if (is_cost) decision.objective = decision.ns;
+  }
+  return decision;
+}
+
+void DomainPlanner::solve_domains(const LoadTable& loads, std::span<const int32_t> resident,
+                                  Decision& decision) {
+  const std::span<const DomainProblem> domains = builder_.domains();
+  for (size_t d = 0; d < domains.size(); ++d) {
+    const DomainProblem& problem = domains[d];
+    DomainSolution solution;
+    if (problem.total_blocks > 0) {
+      builder_.arrange(loads, resident, d);
+      solution = solve(problem);
+    } else if (config_.objective == Objective::kCost) {
+      solution.objective = scorer_.predict_ns(problem, {});
+    } else {
+      solution.objective = static_cast<uint64_t>(problem.max_fixed_finish());
+    }
+    append(problem, solution);
+    if (d == 0 || solution.objective > decision.objective) {
+      decision.objective = solution.objective;
+      decision.search_id = solution.search_id;
+    }
+    if (config_.cost) {
+      decision.ns = std::max(decision.ns, scorer_.predict_ns(problem, solution.replicas));
+      decision.fixed_ns = std::max(decision.fixed_ns, scorer_.predict_ns(problem, {}));
+    }
+  }
+}
+
+void DomainPlanner::append(const DomainProblem& problem, const DomainSolution& solution) {
+  for (const SearchReplica& replica : solution.replicas) {
+    if (replica.blocks == 0) continue;
+    replicas_.push_back(
+        {problem.experts[replica.expert], problem.ranks[replica.rank], replica.blocks});
+  }
+}
+
+void DomainPlanner::plan(const LoadTable& loads, std::span<const int32_t> resident, Plan& plan,
+                         PlanReport& report) {
+  check_resident(config_, resident);
+  const bool has_plan = builder_.measure(loads);
+  report.orphans.assign(builder_.orphans().begin(), builder_.orphans().end());
+  report.gate = GateDecision::kNotAsked;
+  report.tau = 0;
+  report.predicted_ns.reset();
+  report.predicted_fixed_ns.reset();
+  if (!has_plan) {
+    plan = Plan();
+    return;
+  }
+  for (const DomainProblem& problem : builder_.domains()) {
+    report.tau = std::max(report.tau, problem.tau);
+  }
+  const Decision decision = decide(loads, resident);
+  const bool refused =
+      decision.gate != GateDecision::kNotAsked && decision.gate != GateDecision::kReplicate;
+  PlanDims dims = config_.dims;
+  dims.block_rows = unit_rows_;
+  plan.assign({.dims = dims,
+               .owner_of = config_.owner_of,
+               .blocks = builder_.blocks(),
+               .replicas = replicas_,
+               .resident = resident,
+               .flags = static_cast<uint16_t>(refused ? kPlanGateRefused : 0),
+               .search_id = decision.search_id,
+               .objective = decision.objective});
+  report.gate = decision.gate;
+  if (config_.cost) {
+    report.predicted_ns = decision.ns;
+    report.predicted_fixed_ns = decision.fixed_ns;
+  }
+  MF_INVARIANT(is_legal(plan, loads, config_, resident), planner_name(config_.planner),
+               " made a plan that is not legal");
+}
+
+}  // namespace megaflux

@@ -1,0 +1,80 @@
+// The portfolio planners: every member searches on its own, the best candidate wins.
+#include <array>
+#include <utility>
+
+#include "megaflux/plan/domain_planner.h"
+#include "megaflux/plan/groups.h"
+#include "megaflux/plan/paper.h"
+#include "megaflux/plan/refine.h"
+
+namespace megaflux {
+namespace {
+
+// T = ceil(tau (1 + x)) of the groups searches, x in millionths.
+constexpr std::array<int32_t, 7> kTargetsPpm = {0, 2'500, 5'000, 10'000, 20'000, 40'000, 80'000};
+constexpr int32_t kNumGroups = 2 * static_cast<int32_t>(kTargetsPpm.size());
+constexpr int32_t kNumPaper = 4;
+
+class PortfolioPlanner final : public DomainPlanner {
+ public:
+  explicit PortfolioPlanner(PlanConfig config)
+      : DomainPlanner(config, config.dims.block_rows),
+        first_member_(config.planner == PlannerKind::kPaper ? kNumGroups : 0) {}
+
+ private:
+  DomainSolution solve(const DomainProblem& problem) final;
+  void run_member(int32_t member);
+  void keep(const CandidateScore& score);
+
+  int32_t first_member_;
+  SearchState state_;
+  CandidateScore best_;
+  std::vector<SearchReplica> best_replicas_;
+};
+
+// Members 0 ... 13: groups, two receiver rules for each target. Members 14 ... 17: the paper's
+// four.
+void PortfolioPlanner::run_member(int32_t member) {
+  const DomainProblem& problem = state_.problem();
+  if (member < kNumGroups) {
+    const ReceiverRule rule =
+        member % 2 == 0 ? ReceiverRule::kLargestDeficit : ReceiverRule::kSmallestCover;
+    search_groups(rule, scaled_up(problem.tau, kTargetsPpm[member / 2]), state_);
+  } else {
+    const int32_t variant = member - kNumGroups;
+    search_paper(variant < 2 ? DonorOrder::kOverload : DonorOrder::kLargestExpert,
+                 variant % 2 == 0 ? CopiesPerRound::kOne : CopiesPerRound::kSeveral, state_);
+  }
+  trim(std::max(problem.accepted, max_finish(state_)), state_);
+  level(state_);
+}
+
+void PortfolioPlanner::keep(const CandidateScore& score) {
+  best_ = score;
+  best_replicas_.assign(state_.replicas().begin(), state_.replicas().end());
+}
+
+DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
+  state_.attach(problem);
+  state_.start(problem.tau);
+  keep(scorer().score(state_, -1));
+  const bool is_balanced = config().objective != Objective::kCost &&
+                           best_.objective <= static_cast<uint64_t>(problem.tau);
+  if (!is_balanced && problem.replica_slots > 0) {
+    for (int32_t member = first_member_; member < kNumGroups + kNumPaper; ++member) {
+      run_member(member);
+      const CandidateScore score = scorer().score(state_, member);
+      if (score < best_) keep(score);
+    }
+  }
+  const int32_t search_id = best_.member < 0 ? -1 : best_.member - first_member_;
+  return {best_replicas_, best_.objective, search_id};
+}
+
+}  // namespace
+
+std::unique_ptr<Planner> make_portfolio_planner(PlanConfig config) {
+  return std::make_unique<PortfolioPlanner>(std::move(config));
+}
+
+}  // namespace megaflux

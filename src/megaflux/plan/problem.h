@@ -1,0 +1,103 @@
+// DomainProblem: what one NVLink domain has to decide, on dense indices. Replicas never leave a
+// domain, so each domain is solved on its own.
+//
+// Example: P = 3, E = 4, owners {0, 0, 2, 2}, blocks {5, 7, 0, 3}, rank 1 inactive, one domain.
+//   ranks   = {0, 2}          local rank 0 is rank 0, local rank 1 is rank 2; inactive ranks are
+//   left out experts = {1, 0, 3}       by (owner, blocks descending, id ascending); experts without
+//   rows are left out first_owned = {0, 2, 3}   local rank 0 owns local experts 0 and 1, local rank
+//   1 owns local expert 2 blocks  = {7, 5, 3};  fixed_load = {12, 3};  total 15;  tau = ceil(15 /
+//   2) = 8.
+//
+// Finish time of a rank with l blocks: f = ceil((base + l) * 1024 / speed); base = work it has
+// anyway. Its capacity at T is the most l with f <= T: floor(T * speed / 1024) - base, at least 0.
+// Without base and speed f = l and the capacity is T.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "megaflux/base/math.h"
+#include "megaflux/moe/load_table.h"
+#include "megaflux/plan/planner.h"
+
+namespace megaflux {
+
+struct DomainProblem {
+  int32_t num_ranks = 0;    // R, active ranks of the domain
+  int32_t num_experts = 0;  // experts with rows whose owner is one of them
+  int32_t replica_slots = 0;
+  int32_t lambda_blocks = 0;  // blocks that a remote replica costs its owner; 0 unless backward
+  int32_t total_blocks = 0;
+  int64_t tau = 0;         // least T whose capacities sum to at least total_blocks
+  int64_t accepted = 0;    // ceil((1 + slack) tau)
+  bool is_uniform = true;  // no base, all speeds 1024
+  bool has_resident = false;
+  int32_t rank_words = 1;  // 64-bit words of a set of ranks
+
+  std::vector<int32_t> ranks;          // [R] ids, ascending
+  std::vector<int64_t> base;           // [R]
+  std::vector<int64_t> speed;          // [R]
+  std::vector<int32_t> fixed_load;     // [R] blocks of the owned experts
+  std::vector<int32_t> first_owned;    // [R + 1]
+  std::vector<int32_t> experts;        // ids
+  std::vector<int32_t> owner;          // local rank of each expert
+  std::vector<int32_t> blocks;         // b_e
+  std::vector<int32_t> least_fresh;    // least blocks of a replica that must be copied
+  std::vector<int32_t> least_present;  // least blocks of a replica that is resident
+  std::vector<uint64_t> resident;  // [num_experts, rank_words] ranks that hold it in a slot already
+
+  int64_t finish(int32_t rank, int32_t load) const {
+    if (is_uniform) return load;
+    return ceil_div((base[rank] + load) * 1024, speed[rank]);
+  }
+  // Clipped to [0, total_blocks], which changes no decision and keeps it in 32 bits.
+  int32_t capacity(int32_t rank, int64_t finish_time) const {
+    const int64_t room = is_uniform ? finish_time : finish_time * speed[rank] / 1024 - base[rank];
+    return static_cast<int32_t>(room < 0 ? 0 : room < total_blocks ? room : total_blocks);
+  }
+  bool is_resident(int32_t expert, int32_t rank) const {
+    return has_resident && (resident[expert * rank_words + rank / 64] >> (rank % 64) & 1) != 0;
+  }
+  int32_t least_blocks(int32_t expert, int32_t rank) const {
+    return is_resident(expert, rank) ? least_present[expert] : least_fresh[expert];
+  }
+  int64_t max_fixed_finish() const;
+};
+
+// value + ceil(value * ppm / 10^6), for value >= 0 below 2^62 / (1 + ppm / 10^6).
+int64_t scaled_up(int64_t value, int32_t ppm);
+
+// Builds the problems of a configuration's domains, step after step, in the same memory.
+class ProblemBuilder {
+ public:
+  // `config` has passed check_config and outlives the builder; its owner table is not empty.
+  // `block_rows` is the unit of planning.
+  ProblemBuilder(const PlanConfig& config, int32_t block_rows);
+
+  // Counts blocks, fixed loads, tau and the accepted finish of every domain; no searches can run
+  // yet. Returns false if there are orphans, which are then in orphans().
+  bool measure(const LoadTable& loads);
+  // Completes domain `d` for searching: sorted experts, least sizes, resident copies.
+  void arrange(const LoadTable& loads, std::span<const int32_t> resident, size_t d);
+
+  std::span<const DomainProblem> domains() const { return problems_; }
+  std::span<const int32_t> blocks() const { return blocks_; }  // [E], b_e
+  std::span<const int32_t> orphans() const { return orphans_; }
+
+ private:
+  void measure_domain(DomainProblem& problem) const;
+  void mark_resident(std::span<const int32_t> resident, DomainProblem& problem);
+
+  const PlanConfig& config_;
+  int32_t block_rows_;
+  std::vector<int32_t> owned_begin_;  // [P + 1]
+  std::vector<int32_t> owned_;        // [E] experts by (owner, id)
+  std::vector<DomainProblem> problems_;
+  std::vector<int32_t> blocks_;
+  std::vector<int32_t> orphans_;
+  std::vector<uint64_t> sort_keys_;
+  std::vector<int32_t> local_of_;  // [E] local index in the domain being arranged, -1 = none
+};
+
+}  // namespace megaflux

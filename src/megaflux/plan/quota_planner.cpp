@@ -1,0 +1,116 @@
+// The quota planner, row-granular. A threshold T is feasible if every rank above T can export down
+// to exactly T: ranks by load descending, their experts by rows descending, each time to the rank
+// with most room that has a free slot and does not hold the expert; the owner keeps at least one
+// row. The threshold is the first feasible one of tau0, tau0 + d, tau0 + 2d, ..., then bisected
+// inside the last step; feasibility is not monotone, so a wider bisection could miss it.
+//
+// Example: four ranks with one expert each, rows {65536, 0, 0, 0}, one slot, slack 0.01: tau0 =
+// ceil(16384 * 1.01) = 16548. Rank 0 exports 48,988 rows: 16,548 to rank 1, 16,548 to rank 2,
+// 15,892 to rank 3.
+#include <algorithm>
+#include <utility>
+
+#include "megaflux/plan/domain_planner.h"
+#include "megaflux/plan/refine.h"
+
+namespace megaflux {
+namespace {
+
+class QuotaPlanner final : public DomainPlanner {
+ public:
+  explicit QuotaPlanner(PlanConfig config) : DomainPlanner(std::move(config), 1) {}
+
+ private:
+  DomainSolution solve(const DomainProblem& problem) final;
+  bool is_feasible(int64_t threshold);
+  bool export_excess(int32_t donor);
+  int32_t choose_target(int32_t expert, int32_t available) const;
+  int64_t first_threshold(const DomainProblem& problem) const;
+
+  SearchState state_;
+};
+
+// ceil(mean (1 + slack)), the mean taken over what all ranks have to do and their speeds, and no
+// less than tau.
+int64_t QuotaPlanner::first_threshold(const DomainProblem& problem) const {
+  int64_t work = problem.total_blocks, speed = 0;
+  for (int32_t r = 0; r < problem.num_ranks; ++r) {
+    work += problem.base[r];
+    speed += problem.speed[r];
+  }
+  return std::max(problem.tau, ceil_div(scaled_up(work, config().slack_ppm) * 1024, speed));
+}
+
+// The rank with most room among those that may take rows of `expert`, lowest id on ties, or -1.
+int32_t QuotaPlanner::choose_target(int32_t expert, int32_t available) const {
+  const DomainProblem& problem = state_.problem();
+  const int32_t need = state_.gap(problem.owner[expert]);
+  int32_t best = -1;
+  for (int32_t r = 0; r < problem.num_ranks; ++r) {
+    const int32_t room = -state_.gap(r);
+    if (room <= 0 || (best >= 0 && room <= -state_.gap(best))) continue;
+    if (!state_.can_open(expert, r)) continue;
+    if (std::min({need, room, available}) >= state_.least_to_open(expert, r)) best = r;
+  }
+  return best;
+}
+
+// Brings `donor` down to the threshold; false if that is not possible.
+bool QuotaPlanner::export_excess(int32_t donor) {
+  const DomainProblem& problem = state_.problem();
+  for (int32_t e = problem.first_owned[donor]; e < problem.first_owned[donor + 1]; ++e) {
+    while (state_.gap(donor) > 0 && state_.own_left(e) > 1) {
+      const int32_t available = state_.own_left(e) - 1;
+      const int32_t target = choose_target(e, available);
+      if (target < 0) break;
+      state_.open(e, target, std::min({state_.gap(donor), -state_.gap(target), available}));
+    }
+    if (state_.gap(donor) <= 0) return true;
+  }
+  return false;
+}
+
+bool QuotaPlanner::is_feasible(int64_t threshold) {
+  state_.start(threshold);
+  const DomainProblem& problem = state_.problem();
+  std::vector<int32_t>& donors = state_.rank_order();
+  donors.clear();
+  for (int32_t r = 0; r < problem.num_ranks; ++r) {
+    if (state_.gap(r) <= 0) continue;
+    size_t i = donors.size();
+    donors.push_back(r);
+    for (; i > 0 && state_.gap(donors[i - 1]) < state_.gap(r); --i) donors[i] = donors[i - 1];
+    donors[i] = r;
+  }
+  return std::all_of(donors.begin(), donors.end(), [this](int32_t r) { return export_excess(r); });
+}
+
+DomainSolution QuotaPlanner::solve(const DomainProblem& problem) {
+  state_.attach(problem);
+  state_.start(problem.tau);
+  const CandidateScore fixed = scorer().score(state_, -1);
+  const int64_t most = problem.max_fixed_finish();  // feasible: nobody exports
+  const int64_t first = std::min(first_threshold(problem), most);
+  const int64_t step = std::max<int64_t>(1, first / 1000);
+  int64_t feasible = first;
+  while (!is_feasible(feasible)) feasible = std::min(feasible + step, most);
+  int64_t refused = std::max(first - 1, feasible - step);
+  while (feasible - refused > 1) {
+    const int64_t middle = refused + (feasible - refused) / 2;
+    (is_feasible(middle) ? feasible : refused) = middle;
+  }
+  is_feasible(feasible);
+  const CandidateScore score = scorer().score(state_, 0);
+  if (score.objective >= fixed.objective) return {{}, fixed.objective, -1};
+  return {state_.replicas(), score.objective, 0};
+}
+
+}  // namespace
+
+std::unique_ptr<Planner> make_quota_planner(PlanConfig config) {
+  // The least size of a copy is a matter of blocks; rows have min_rows_per_replica.
+  config.min_copy_blocks = 1;
+  return std::make_unique<QuotaPlanner>(std::move(config));
+}
+
+}  // namespace megaflux
