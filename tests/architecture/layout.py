@@ -1,8 +1,10 @@
 """Every C++ file is laid out as .clang-format says. Usage: layout.py ROOT.
 
-Exit status 1 on a file that is not, 77 (skipped) without clang-format.
+Exit status 1 on a file that is not, 77 (skipped) without the clang-format that the tree is laid out with:
+versions differ in their taste.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,13 @@ from pathlib import Path
 from source_tree import read_tree
 
 SKIPPED = 77
+VERSION = "14"
+
+
+def version_of(clang_format):
+    result = subprocess.run([clang_format, "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"version (\d+)", result.stdout)
+    return match.group(1) if match else "none"
 
 
 def badly_laid_out(clang_format, root, files, text=None):
@@ -26,9 +35,10 @@ def badly_laid_out(clang_format, root, files, text=None):
 
 
 def main(root):
-    clang_format = shutil.which("clang-format")
-    if not clang_format:
-        print("SKIPPED: clang-format is not installed, so no layout was checked. Type: ./test")
+    clang_format = shutil.which(f"clang-format-{VERSION}") or shutil.which("clang-format")
+    version = version_of(clang_format) if clang_format else "none"
+    if version != VERSION:
+        print(f"SKIPPED: no layout was checked, which takes clang-format {VERSION}; found: {version}")
         return SKIPPED
     if not badly_laid_out(clang_format, root, ["src/x.cpp"], "int   f( ){return 1 ;}\n"):
         print("clang-format let a badly laid out line through")
