@@ -2,12 +2,11 @@
 // itself.
 //
 //   entry  every rank posts {epoch, op, layer, plan hash, config hash} and an optional payload to
-//   every peer and
-//          waits for theirs, before it pulls from, pushes to or overwrites anything a peer can see.
+//          every peer and waits for theirs, before it pulls from, pushes to or overwrites anything
+//          a peer can see.
 //   exit   a rank posts pulled[epoch] to every peer once it has pulled all it needs from them, and
-//   its launch ends
-//          only when all peers have posted theirs; then the caller may overwrite or free what they
-//          pulled.
+//          its launch ends only when all peers have posted theirs; then the caller may overwrite
+//          or free what they pulled.
 //
 // Epochs are never reset. Entry words and counters have two banks; launch n uses bank n % 2 and
 // clears the counters of the other bank after its entry wait. docs/memory_order.md says why that is
@@ -18,7 +17,8 @@
 //   ... work ...                                ... pulls ...
 //   leave(ctx);                                 finish_comm(ctx);
 // A head has no exit: nobody pulls in it. Every rank makes the same sequence of launches, also with
-// T = 0.
+// T = 0. With two roles an AgreedError must end the run on both: the comm role reads the verdict
+// from the entries themselves, and they stand only until the launch after the next.
 #pragma once
 
 #include <cstdint>
@@ -85,7 +85,8 @@ void join_entry(RankContext& ctx);
 // What rank `peer` sent with its entry of this launch; valid until this rank's next post_entry.
 std::span<const uint32_t> payload_of(const RankContext& ctx, int32_t peer);
 
-// Compute role: this rank has pulled all that it needs from its peers in this launch.
+// This rank has pulled all that it needs from its peers in this launch. leave() does it; a rank
+// that has long work left after its last pull posts it earlier, from the role that pulled.
 void post_pulled(const RankContext& ctx);
 // Compute role: ends when all peers have posted pulled for this launch.
 void await_pulled(const RankContext& ctx);
