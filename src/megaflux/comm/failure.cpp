@@ -21,8 +21,6 @@ std::string_view wait_tag_name(WaitTag tag) {
       return "entry";
     case WaitTag::kEntered:
       return "entered";
-    case WaitTag::kCounts:
-      return "counts";
     case WaitTag::kRoleDone:
       return "role_done";
     case WaitTag::kExitPulled:

@@ -13,9 +13,8 @@ struct RankContext;
 
 // What a wait waits for.
 enum class WaitTag : uint32_t {
-  kEntry,          // a peer's entry words
+  kEntry,          // a peer's entry, a head's counts among it
   kEntered,        // the entry of this rank, passed by its compute role
-  kCounts,         // a peer's rows per expert
   kRoleDone,       // the other role of this rank at the end of a launch
   kExitPulled,     // a peer has pulled all that it needs from this rank
   kXFull,          // all rows of a tile have arrived
