@@ -73,7 +73,11 @@ double owner_imbalance(const LoadTable& loads, std::span<const int32_t> owner_of
            "owner_of: ", owner_of.size(), " entries for ", loads.num_experts(), " experts");
   if (loads.total_rows() == 0) return 1.0;
   std::vector<int64_t> owned(loads.num_ranks(), 0);
-  for (int32_t e = 0; e < loads.num_experts(); ++e) owned.at(owner_of[e]) += loads.totals()[e];
+  for (int32_t e = 0; e < loads.num_experts(); ++e) {
+    MF_CHECK(owner_of[e] >= 0 && owner_of[e] < loads.num_ranks(), "owner_of: expert ", e, ": rank ",
+             owner_of[e], " is outside [0, ", loads.num_ranks(), ")");
+    owned[owner_of[e]] += loads.totals()[e];
+  }
   const double mean = static_cast<double>(loads.total_rows()) / loads.num_ranks();
   return static_cast<double>(*std::max_element(owned.begin(), owned.end())) / mean;
 }

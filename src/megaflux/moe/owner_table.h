@@ -13,6 +13,8 @@ namespace megaflux {
 // The default owner table, [E].
 std::vector<int32_t> contiguous_owners(int32_t num_experts, int32_t num_ranks);
 
+// Both throw kBadInput naming expert, owner and limit if an owner is outside [0, num_ranks).
+//
 // Local position of every expert among its owner's experts, in ascending expert id, [E].
 std::vector<int32_t> local_index_of(std::span<const int32_t> owner_of, int32_t num_ranks);
 
