@@ -25,6 +25,7 @@ class PortfolioPlanner final : public DomainPlanner {
   DomainSolution solve(const DomainProblem& problem) final;
   void run_member(int32_t member);
   void keep(const CandidateScore& score);
+  void polish_winner();
 
   int32_t first_member_;
   SearchState state_;
@@ -54,6 +55,17 @@ void PortfolioPlanner::keep(const CandidateScore& score) {
   best_replicas_.assign(state_.replicas().begin(), state_.replicas().end());
 }
 
+// Fewer moved blocks at the same loads, on the winner alone.
+void PortfolioPlanner::polish_winner() {
+  state_.start(state_.problem().tau);
+  for (const SearchReplica& replica : best_replicas_) {
+    if (replica.blocks > 0) state_.open(replica.expert, replica.rank, replica.blocks);
+  }
+  shorten(state_);
+  const CandidateScore score = scorer().score(state_, best_.member);
+  if (score < best_) keep(score);
+}
+
 DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
   state_.attach(problem);
   state_.start(problem.tau);
@@ -66,6 +78,7 @@ DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
       const CandidateScore score = scorer().score(state_, member);
       if (score < best_) keep(score);
     }
+    polish_winner();
   }
   const int32_t search_id = best_.member < 0 ? -1 : best_.member - first_member_;
   return {best_replicas_, best_.objective, search_id};

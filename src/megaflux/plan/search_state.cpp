@@ -12,7 +12,8 @@ void SearchState::attach(const DomainProblem& problem) {
   rank_marks_.resize(problem.num_ranks);
   rank_keys_.resize(problem.num_ranks);
   rank_order_.reserve(problem.num_ranks);
-  replicas_.reserve(static_cast<size_t>(problem.num_ranks) * problem.replica_slots);
+  // Dropped entries stay until the next start; refining opens at most as many again.
+  replicas_.reserve(static_cast<size_t>(problem.num_ranks) * problem.replica_slots * 2);
   own_left_.assign(problem.blocks.begin(), problem.blocks.end());
   head_.assign(problem.num_experts, -1);
   holders_.assign(problem.num_experts * words_, 0);

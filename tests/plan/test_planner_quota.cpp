@@ -1,0 +1,81 @@
+// The quota planner: golden thresholds and what it promises about rows.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "megaflux/plan/legality.h"
+#include "plan/planner_fixture.h"
+
+namespace megaflux {
+namespace {
+
+PlanConfig quota_config(int32_t num_experts, int32_t num_ranks, int32_t slots, int32_t slack_ppm) {
+  PlanConfig config = row_config(PlannerKind::kQuota, num_experts, num_ranks, slots);
+  config.dims.block_rows = 128;
+  config.slack_ppm = slack_ppm;
+  return config;
+}
+
+TEST(PlannerQuota, case_A_fills_two_ranks_to_the_threshold) {
+  const Planned planned = plan_once(quota_config(4, 4, 1, 10'000), loads_of(4, {65536, 0, 0, 0}));
+  EXPECT_EQ(planned.loads, (std::vector<int32_t>{16548, 16548, 16548, 15892}));
+  EXPECT_EQ(planned.plan.header().block_rows, 1) << "whatever dims.block_rows says";
+  EXPECT_EQ(planned.plan.header().objective, 16548u);
+}
+
+TEST(PlannerQuota, case_B_is_feasible_at_once) {
+  const Planned planned =
+      plan_once(quota_config(8, 4, 1, 10'000), loads_of(4, {2, 2, 13, 3, 2, 2, 5, 3}));
+  EXPECT_EQ(planned.loads, (std::vector<int32_t>{9, 9, 6, 8}));
+  EXPECT_EQ(blocks_on(planned.plan, 2, 0), 5);
+  EXPECT_EQ(blocks_on(planned.plan, 2, 2), 2);
+}
+
+TEST(PlannerQuota, case_D_steps_to_the_first_feasible_threshold_and_bisects) {
+  const Planned planned = plan_once(quota_config(8, 8, 1, 10'000),
+                                    loads_of(8, {8192, 4096, 2048, 1024, 512, 256, 128, 64}));
+  EXPECT_EQ(planned.plan.header().max_blocks, 2160);
+}
+
+TEST(PlannerQuota, the_owner_keeps_a_row_of_every_expert) {
+  // tau is 1 for six ranks, so all of rank 0's rows but one would leave if it kept none.
+  const Planned planned = plan_once(quota_config(6, 6, 1, 0), loads_of(6, {6, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(blocks_on(planned.plan, 0, 0), 1);
+  EXPECT_EQ(planned.plan.num_replicas(), 5);
+}
+
+RC_GTEST_PROP(PlannerQuota, honours_the_least_rows_of_a_replica, ()) {
+  const int32_t num_ranks = *rc::gen::inRange(1, 9);
+  const int32_t num_experts = *rc::gen::inRange(1, 20);
+  PlanConfig config =
+      quota_config(num_experts, num_ranks, *rc::gen::inRange(0, 4), *rc::gen::inRange(0, 50'000));
+  config.min_rows_per_replica = *rc::gen::inRange(1, 200);
+  const auto totals =
+      *rc::gen::container<std::vector<int64_t>>(num_experts, rc::gen::inRange<int64_t>(0, 3000));
+  const LoadTable loads = loads_of(num_ranks, totals);
+  const Planned planned = plan_once(config, loads);
+  RC_ASSERT(check_plan(planned.plan, loads, config).empty());
+  for (int32_t e = 0; e < num_experts; ++e) {
+    for (const Instance& instance : planned.plan.instances_of(e)) {
+      if (instance.slot >= 0) RC_ASSERT(instance.num_blocks >= config.min_rows_per_replica);
+      if (instance.slot < 0 && totals[e] > 0) RC_ASSERT(instance.num_blocks >= 1);
+    }
+  }
+  // No rank above the threshold that could have been lower: exporting stops exactly there.
+  const Planned fixed = plan_once(
+      [&] {
+        PlanConfig other = config;
+        other.planner = PlannerKind::kFixed;
+        other.dims.block_rows = 1;
+        return other;
+      }(),
+      loads);
+  RC_ASSERT(planned.plan.header().max_blocks <= fixed.plan.header().max_blocks);
+}
+
+}  // namespace
+}  // namespace megaflux
