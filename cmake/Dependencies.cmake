@@ -10,6 +10,8 @@ pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)
 if(MEGAFLUX_ONEDNN)
   # Its configuration looks for OpenCL, which the GPU half of the distribution's build was linked with.
   find_package(dnnl REQUIRED)
+  # For omp_set_num_threads alone: the GEMMs of a rank stay on its own thread.
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()
 
 if(MEGAFLUX_CUDA)

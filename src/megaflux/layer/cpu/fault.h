@@ -1,0 +1,19 @@
+// Faults that the executor commits on purpose, so that checks can be shown to catch them. Each acts
+// on every rank, in one place of the code.
+#pragma once
+
+#include <cstdint>
+
+namespace megaflux {
+
+enum class Fault : uint8_t {
+  kNone,
+  kStaleSlot,   // a replica slot is marked ready without a copy: it keeps what it held before
+  kDropRow,     // the first row of a rank's first tile is not pulled; zeros stand in its place
+  kSwapKOrder,  // a token's results are summed in descending k
+  kSkipReplicaGradient,  // the owner leaves out the gradient of an expert's first replica
+  kLostFlag,    // one arrival of rows is never signalled: the last x_full of a rank times out
+  kWrongOwner,  // a slot pulls the weights of the next expert from that expert's owner
+};
+
+}  // namespace megaflux

@@ -1,0 +1,190 @@
+#include "megaflux/layer/cpu/gemm.h"
+
+#include <cstring>
+
+#include "megaflux/base/check.h"
+#include "megaflux/layer/cpu/gemm_plain.h"
+
+#ifdef MEGAFLUX_HAS_ONEDNN
+#include <omp.h>
+
+#include <array>
+#include <dnnl.hpp>
+#include <vector>
+#endif
+
+namespace megaflux {
+
+std::string_view gemm_backend_name(GemmBackend backend) {
+  switch (backend) {
+    case GemmBackend::kAuto:
+      return "automatic";
+    case GemmBackend::kPlainLoops:
+      return "plain loops, f32";
+    case GemmBackend::kOneDnnF32:
+      return "oneDNN, f32 (bf16 operands widened)";
+    case GemmBackend::kOneDnnBf16:
+      return "oneDNN, bf16";
+  }
+  return "unknown";
+}
+
+GemmBackend choose_gemm_backend(DType dtype) {
+  if (dtype == DType::kBf16 && is_available(GemmBackend::kOneDnnBf16)) {
+    return GemmBackend::kOneDnnBf16;
+  }
+  return is_available(GemmBackend::kOneDnnF32) ? GemmBackend::kOneDnnF32 : GemmBackend::kPlainLoops;
+}
+
+#ifndef MEGAFLUX_HAS_ONEDNN
+
+bool is_available(GemmBackend backend) {
+  return backend == GemmBackend::kAuto || backend == GemmBackend::kPlainLoops;
+}
+
+void use_one_gemm_thread() {}
+
+struct Gemm::Implementation {
+  GemmBackend backend;
+  GemmShape shape;
+};
+
+#else
+
+bool is_available(GemmBackend backend) {
+  if (backend != GemmBackend::kOneDnnBf16) return true;
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512bf16") != 0;
+}
+
+void use_one_gemm_thread() {
+  omp_set_num_threads(1);
+}
+
+namespace {
+
+dnnl::memory::desc plain_desc(int64_t rows, int64_t cols, bool is_transposed, DType dtype) {
+  const auto type =
+      dtype == DType::kBf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  return {{rows, cols},
+          type,
+          is_transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{cols, 1}};
+}
+
+dnnl::matmul::primitive_desc make_primitive_desc(const dnnl::engine& engine, const GemmShape& shape,
+                                                 DType operand) {
+  const auto a = plain_desc(shape.m, shape.k, shape.is_a_transposed, operand);
+  auto b = plain_desc(shape.k, shape.n, shape.is_b_transposed, operand);
+  if (shape.is_b_packed) {
+    b = dnnl::memory::desc(
+        {shape.k, shape.n},
+        operand == DType::kBf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32,
+        dnnl::memory::format_tag::any);
+  }
+  const auto c = plain_desc(shape.m, shape.n, false, DType::kFp32);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (shape.is_accumulating) {
+    dnnl::post_ops add;
+    add.append_sum(1.0f);
+    attributes.set_post_ops(add);
+  }
+#if DNNL_VERSION_MAJOR >= 3
+  return dnnl::matmul::primitive_desc(engine, a, b, c, attributes);
+#else
+  return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), attributes, engine);
+#endif
+}
+
+}  // namespace
+
+struct Gemm::Implementation {
+  Implementation(GemmBackend chosen, const GemmShape& gemm_shape)
+      : backend(chosen), shape(gemm_shape) {
+    if (backend == GemmBackend::kPlainLoops) return;
+    // The library picks its blocking for the number of threads it sees now.
+    use_one_gemm_thread();
+    engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
+    stream = dnnl::stream(engine);
+    const auto desc = make_primitive_desc(engine, shape, operand_dtype(backend));
+    matmul = dnnl::matmul(desc);
+    a = dnnl::memory(desc.src_desc(), engine, nullptr);
+    b = dnnl::memory(desc.weights_desc(), engine, nullptr);
+    c = dnnl::memory(desc.dst_desc(), engine, nullptr);
+    scratch = dnnl::memory(desc.scratchpad_desc(), engine);
+    arguments = {{{DNNL_ARG_SRC, a.get()},
+                  {DNNL_ARG_WEIGHTS, b.get()},
+                  {DNNL_ARG_DST, c.get()},
+                  {DNNL_ARG_SCRATCHPAD, scratch.get()}}};
+  }
+
+  GemmBackend backend;
+  GemmShape shape;
+  dnnl::engine engine;
+  dnnl::stream stream;
+  dnnl::matmul matmul;
+  dnnl::memory a, b, c, scratch;
+  // The C++ wrapper of execute builds a map a call; the C interface takes this array as it is.
+  std::array<dnnl_exec_arg_t, 4> arguments;
+};
+
+#endif
+
+Gemm::Gemm(GemmBackend backend, const GemmShape& shape) {
+  MF_CHECK(is_available(backend) && backend != GemmBackend::kAuto,
+           "gemm backend: ", gemm_backend_name(backend),
+           " is not available in this build or on this CPU");
+  MF_CHECK(shape.m > 0 && shape.n > 0 && shape.k > 0, "gemm shape: ", shape.m, " x ", shape.n,
+           " x ", shape.k, " must be positive");
+  implementation_ = std::make_unique<Implementation>(Implementation{backend, shape});
+}
+
+Gemm::~Gemm() = default;
+Gemm::Gemm(Gemm&&) noexcept = default;
+Gemm& Gemm::operator=(Gemm&&) noexcept = default;
+
+void Gemm::run(const void* a, const void* b, float* c) {
+  Implementation& gemm = *implementation_;
+  if (gemm.backend == GemmBackend::kPlainLoops) {
+    plain_gemm(gemm.shape, static_cast<const float*>(a), static_cast<const float*>(b), c);
+    return;
+  }
+#ifdef MEGAFLUX_HAS_ONEDNN
+  gemm.a.set_data_handle(const_cast<void*>(a));
+  gemm.b.set_data_handle(const_cast<void*>(b));
+  gemm.c.set_data_handle(c);
+  dnnl::error::wrap_c_api(
+      dnnl_primitive_execute(gemm.matmul.get(), gemm.stream.get(),
+                             static_cast<int>(gemm.arguments.size()), gemm.arguments.data()),
+      "matmul");
+  gemm.stream.wait();
+#endif
+}
+
+int64_t Gemm::packed_bytes() const {
+  const Implementation& gemm = *implementation_;
+#ifdef MEGAFLUX_HAS_ONEDNN
+  if (gemm.backend != GemmBackend::kPlainLoops) {
+    return static_cast<int64_t>(gemm.b.get_desc().get_size());
+  }
+#endif
+  return gemm.shape.n * gemm.shape.k * dtype_bytes(operand_dtype(gemm.backend));
+}
+
+void Gemm::pack_b(const void* b, void* packed) {
+  Implementation& gemm = *implementation_;
+#ifdef MEGAFLUX_HAS_ONEDNN
+  if (gemm.backend != GemmBackend::kPlainLoops) {
+    dnnl::memory from(plain_desc(gemm.shape.k, gemm.shape.n, gemm.shape.is_b_transposed,
+                                 operand_dtype(gemm.backend)),
+                      gemm.engine, const_cast<void*>(b));
+    dnnl::memory to(gemm.b.get_desc(), gemm.engine, packed);
+    dnnl::reorder(from, to).execute(gemm.stream, from, to);
+    gemm.stream.wait();
+    return;
+  }
+#endif
+  std::memcpy(packed, b, static_cast<size_t>(packed_bytes()));
+}
+
+}  // namespace megaflux

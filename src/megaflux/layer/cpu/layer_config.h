@@ -1,0 +1,71 @@
+// CpuLayerConfig: the numbers of a CPU layer, chosen once at creation, and what they cost in
+// memory.
+//
+// Example: E = 64 on P = 8 ranks, K = 6, T_max = 1024, s = 2: C = ceil(1.25 * 1024 * 6) + 128 * (8
+// + 2) = 8960 rows = 70 tiles. A rank whose padded rows need 100 tiles uses its pool as a ring, in
+// two rounds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megaflux/layer/cpu/gemm.h"
+#include "megaflux/moe/layer_shape.h"
+
+namespace megaflux {
+
+// How many experts' weights a rank keeps in the form its GEMMs read.
+enum class WeightPacking : uint8_t {
+  kPerVersion,  // all owned experts and all slots: packed once per weight version, or on arrival
+  kPerPart,     // one expert at a time, packed when a part begins: less memory, more copying
+};
+
+struct CpuLayerConfig {
+  LayerShape shape;
+  int32_t num_ranks = 1;          // P
+  int32_t replica_slots = 0;      // s, slots a rank
+  int32_t max_tokens = 0;         // T_max, tokens a rank
+  int64_t pool_rows = 0;          // C, rows a rank, cut to whole tiles; 0 = default_pool_rows
+  int32_t fc2_lag_tiles = 1;      // FC2 runs this many tiles behind FC1; less than C / 128
+  std::vector<int32_t> owner_of;  // [E]; empty = contiguous
+  GemmBackend gemm = GemmBackend::kAuto;
+  WeightPacking packing = WeightPacking::kPerVersion;
+  bool is_memory_poisoned = false;  // tests: fresh memory holds NaNs
+
+  int32_t pool_tiles() const { return static_cast<int32_t>(pool_rows / 128); }
+};
+
+// ceil(1.25 T_max K) + 128 (E_local + s), for the rank that owns most experts, in whole tiles.
+int64_t default_pool_rows(const CpuLayerConfig& config);
+
+// The config with every default filled in. Throws kBadInput naming the field, its value and its
+// limit.
+CpuLayerConfig resolve_config(CpuLayerConfig config);
+
+// Bytes of one rank, part by part; a resolved config only.
+struct LayerMemory {
+  int64_t pools = 0;           // rows of x and dY in dispatch order, with their origins
+  int64_t results = 0;         // combine slots [T_max K, H] and dp [T_max K]
+  int64_t replica_slots = 0;   // weights of replicas
+  int64_t gradient_slots = 0;  // fp32 gradients of replicas
+  int64_t packed_weights = 0;  // weights as the GEMMs read them
+  int64_t tiles = 0;           // operands and accumulators of one tile
+  int64_t total() const {
+    return pools + results + replica_slots + gradient_slots + packed_weights + tiles;
+  }
+};
+LayerMemory layer_memory(const CpuLayerConfig& config);
+
+// What a layer needs, and whether this build, CPU and memory limit offer it.
+struct SupportReport {
+  std::vector<std::string> needed;     // every requirement, in words
+  std::vector<std::string> supported;  // those that are met
+  std::vector<std::string> missing;    // those that are not, with the limit that they exceed
+  LayerMemory memory;                  // of one rank; zero if the config itself is refused
+  bool is_supported() const { return missing.empty(); }
+};
+// `memory_limit_bytes` bounds all ranks together; 0 = unlimited.
+SupportReport supports(const CpuLayerConfig& config, int64_t memory_limit_bytes = 0);
+
+}  // namespace megaflux
