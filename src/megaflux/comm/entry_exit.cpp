@@ -1,7 +1,7 @@
 #include "megaflux/comm/entry_exit.h"
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -20,10 +20,20 @@ const EntrySlot& slot_of(const RankContext& ctx, int32_t peer) {
   return ctx.heap.at(ctx.rank, ctx.protocol.entries)[entry_index(ctx, peer)];
 }
 
+// Heads have no exit, so the compute role could run two launches ahead of the comm role, and peers
+// would overwrite the entries that the comm role has yet to read.
+void await_joined(const RankContext& ctx) {
+  if (ctx.num_roles < 2) return;
+  wait_for(ctx, {.tag = WaitTag::kJoined,
+                 .word = ctx.heap.at(ctx.rank, ctx.protocol.joined),
+                 .expected = ctx.epoch});
+}
+
 void post_slot(RankContext& ctx, const EntrySlot& slot, std::span<const uint32_t> payload) {
   const auto capacity = static_cast<size_t>(ctx.protocol.payload_words);
   MF_INVARIANT(payload.size() <= capacity, "an entry carries ", payload.size(),
                " words, room is for ", capacity);
+  await_joined(ctx);
   ++ctx.epoch;
   const size_t mine = entry_index(ctx, ctx.rank);
   for (int32_t step = 0; step < ctx.num_ranks; ++step) {
@@ -37,12 +47,12 @@ void post_slot(RankContext& ctx, const EntrySlot& slot, std::span<const uint32_t
 }
 
 template <typename Value>
-[[noreturn]] void throw_disagree(const RankContext& ctx, const char* field, int32_t peer,
-                                 const Value& theirs, const Value& first) {
+AgreedError disagreement(const RankContext& ctx, const char* field, int32_t peer,
+                         const Value& theirs, const Value& first) {
   std::ostringstream words;
   words << "ranks disagree: rank " << peer << " entered epoch " << ctx.epoch << " with " << field
         << " " << theirs << ", rank 0 with " << field << " " << first;
-  throw AgreedError(ErrorCode::kDisagree, words.str());
+  return {ErrorCode::kDisagree, words.str()};
 }
 
 std::string hex(uint64_t value) {
@@ -51,31 +61,32 @@ std::string hex(uint64_t value) {
   return words.str();
 }
 
-// Every rank compares all entries with rank 0's, so that all come to the same verdict.
-void check_entries(const RankContext& ctx) {
+// What stops this launch on every rank. Each compares all entries with rank 0's, so that all come
+// to the same verdict.
+std::optional<AgreedError> find_error(const RankContext& ctx) {
   const EntryWords& first = slot_of(ctx, 0).words;
   for (int32_t peer = 1; peer < ctx.num_ranks; ++peer) {
     const EntryWords& words = slot_of(ctx, peer).words;
     if (words.op != first.op) {
-      throw_disagree(ctx, "op", peer, launch_op_name(words.op), launch_op_name(first.op));
+      return disagreement(ctx, "op", peer, launch_op_name(words.op), launch_op_name(first.op));
     }
     if (words.layer != first.layer) {
-      throw_disagree(ctx, "layer", peer, words.layer, first.layer);
+      return disagreement(ctx, "layer", peer, words.layer, first.layer);
     }
     if (words.config_hash != first.config_hash) {
-      throw_disagree(ctx, "config hash", peer, hex(words.config_hash), hex(first.config_hash));
+      return disagreement(ctx, "config hash", peer, hex(words.config_hash), hex(first.config_hash));
     }
     if (words.plan_hash != first.plan_hash) {
       const char* field = first.op == LaunchOp::kHead ? "residency hash" : "plan hash";
-      throw_disagree(ctx, field, peer, hex(words.plan_hash), hex(first.plan_hash));
+      return disagreement(ctx, field, peer, hex(words.plan_hash), hex(first.plan_hash));
     }
   }
   for (int32_t peer = 0; peer < ctx.num_ranks; ++peer) {
     const EntrySlot& slot = slot_of(ctx, peer);
-    if (slot.refusal_code != 0) {
-      throw AgreedError(static_cast<ErrorCode>(slot.refusal_code - 1), slot.refusal);
-    }
+    if (slot.refusal_code == 0) continue;
+    return AgreedError(static_cast<ErrorCode>(slot.refusal_code - 1), slot.refusal);
   }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -105,6 +116,7 @@ ProtocolFields add_protocol_fields(Layout& layout, int32_t num_ranks, int32_t pa
           .payload = layout.add<uint32_t>("protocol.payload", 2 * ranks * payload_words),
           .pulled = layout.add_epochs("protocol.pulled", ranks),
           .entered = layout.add_epochs("protocol.entered", 1),
+          .joined = layout.add_epochs("protocol.joined", 1),
           .comm_done = layout.add_epochs("protocol.comm_done", 1),
           .abort = layout.add<uint32_t>("protocol.abort", 1),
           .failures = layout.add<FailureRecord>("protocol.failures", kMaxRoles),
@@ -143,7 +155,7 @@ void await_entries(RankContext& ctx) {
     std::fill_n(ctx.heap.at(ctx.rank, field, ctx.epoch + 1), field.count, 0u);
   }
   post_signal(ctx, ctx.heap.at(ctx.rank, ctx.protocol.entered), ctx.epoch);
-  check_entries(ctx);
+  if (const std::optional<AgreedError> error = find_error(ctx)) throw *error;
 }
 
 void enter(RankContext& ctx, const EntryWords& words, std::span<const uint32_t> payload) {
@@ -156,7 +168,9 @@ void join_entry(RankContext& ctx) {
   wait_for(ctx, {.tag = WaitTag::kEntered,
                  .word = ctx.heap.at(ctx.rank, ctx.protocol.entered),
                  .expected = ctx.epoch});
-  check_entries(ctx);
+  const std::optional<AgreedError> error = find_error(ctx);
+  post_signal(ctx, ctx.heap.at(ctx.rank, ctx.protocol.joined), ctx.epoch);
+  if (error) throw *error;
 }
 
 std::span<const uint32_t> payload_of(const RankContext& ctx, int32_t peer) {

@@ -17,8 +17,7 @@
 //   ... work ...                                ... pulls ...
 //   leave(ctx);                                 finish_comm(ctx);
 // A head has no exit: nobody pulls in it. Every rank makes the same sequence of launches, also with
-// T = 0. With two roles an AgreedError must end the run on both: the comm role reads the verdict
-// from the entries themselves, and they stand only until the launch after the next.
+// T = 0.
 #pragma once
 
 #include <cstdint>

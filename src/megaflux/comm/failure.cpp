@@ -21,6 +21,8 @@ std::string_view wait_tag_name(WaitTag tag) {
       return "entry";
     case WaitTag::kEntered:
       return "entered";
+    case WaitTag::kJoined:
+      return "joined";
     case WaitTag::kRoleDone:
       return "role_done";
     case WaitTag::kExitPulled:

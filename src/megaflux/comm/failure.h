@@ -15,6 +15,7 @@ struct RankContext;
 enum class WaitTag : uint32_t {
   kEntry,          // a peer's entry, a head's counts among it
   kEntered,        // the entry of this rank, passed by its compute role
+  kJoined,         // the comm role of this rank has passed the entry of the launch before
   kRoleDone,       // the other role of this rank at the end of a launch
   kExitPulled,     // a peer has pulled all that it needs from this rank
   kXFull,          // all rows of a tile have arrived

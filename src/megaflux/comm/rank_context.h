@@ -34,6 +34,7 @@ struct ProtocolFields {
   Field<uint32_t> payload;        // [2, P, payload_words] what came with it
   Field<uint32_t> pulled;         // [P] epoch up to which peer p has pulled all it needs from here
   Field<uint32_t> entered;        // [1] epoch whose entry the compute role has passed
+  Field<uint32_t> joined;         // [1] epoch whose entry the comm role has passed
   Field<uint32_t> comm_done;      // [1] epoch whose work the comm role has finished
   Field<uint32_t> abort;          // [1] 0, or 1 + rank * kMaxRoles + role of the first failure
   Field<FailureRecord> failures;  // [kMaxRoles] what happened on this rank
@@ -44,7 +45,7 @@ struct RankContext {
   int32_t rank = 0;
   int32_t num_ranks = 1;
   Role role = Role::kCompute;
-  int32_t num_roles = 1;
+  int32_t num_roles = 1;  // that take part in this run: 1 if the comm role has no part in it
   uint32_t epoch = 0;  // of the launch entered last; compared by signed difference, so it may wrap
   HeapView heap;
   ProtocolFields protocol;

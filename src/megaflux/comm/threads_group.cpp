@@ -108,9 +108,11 @@ void ThreadsGroup::run_task(const Task& task) {
                 failure_text());
   }
   is_running_ = true;
+  const int32_t num_roles = task.only_role < 0 ? config_.num_roles : 1;
+  for (Worker& worker : workers_) worker.ctx.num_roles = num_roles;
   task_ = task;
   ++task_number_;
-  num_running_ = config_.num_ranks * (task.only_role < 0 ? config_.num_roles : 1);
+  num_running_ = config_.num_ranks * num_roles;
   task_ready_.notify_all();
   task_done_.wait(lock, [&] { return num_running_ == 0; });
   is_running_ = false;
@@ -130,6 +132,7 @@ void ThreadsGroup::finish_task() {
   // The compute role counts the launches; a comm role that had no part in them catches up here.
   for (Worker& worker : workers_) {
     worker.ctx.epoch = worker_of(worker.ctx.rank, 0).ctx.epoch;
+    *heap_.view().at(worker.ctx.rank, protocol_.joined) = worker.ctx.epoch;
   }
   if (error != nullptr) std::rethrow_exception(error);
   for (Worker& worker : workers_) {
