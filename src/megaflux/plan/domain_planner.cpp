@@ -26,7 +26,9 @@ DomainPlanner::DomainPlanner(PlanConfig config, int32_t unit_rows)
     : config_(std::move(config)),
       unit_rows_(unit_rows),
       builder_(config_, unit_rows),
-      scorer_(config_, config_.dims.block_rows / unit_rows) {}
+      scorer_(config_, config_.dims.block_rows / unit_rows) {
+  replicas_.reserve(static_cast<size_t>(config_.dims.num_ranks) * config_.dims.replica_slots);
+}
 
 // Before any search: even if all ranks finished at tau, would that pay for planning and for the
 // copy that is hidden best, the one into the rank with most owned blocks?

@@ -69,6 +69,7 @@ void PortfolioPlanner::polish_winner() {
 DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
   state_.attach(problem);
   state_.start(problem.tau);
+  best_replicas_.reserve(2 * size_t(problem.num_ranks) * problem.replica_slots);
   keep(scorer().score(state_, -1));
   const bool is_balanced = config().objective != Objective::kCost &&
                            best_.objective <= static_cast<uint64_t>(problem.tau);

@@ -52,6 +52,8 @@ ProblemBuilder::ProblemBuilder(const PlanConfig& config, int32_t block_rows)
   for (int32_t e = 0; e < num_experts; ++e) owned_[next[config.owner_of[e]]++] = e;
   blocks_.assign(num_experts, 0);
   local_of_.assign(num_experts, -1);
+  sort_keys_.reserve(num_experts);
+  orphans_.reserve(num_experts);
 
   std::vector<int32_t> domain_ids(config.domain_of);
   if (domain_ids.empty()) domain_ids = {0};
@@ -76,6 +78,14 @@ ProblemBuilder::ProblemBuilder(const PlanConfig& config, int32_t block_rows)
     problem.lambda_blocks =
         config.objective == Objective::kBackward ? config.lambda_blocks * units : 0;
     problem.rank_words = ceil_div(problem.num_ranks, 64);
+    for (const int32_t r : problem.ranks) {
+      problem.most_experts += owned_begin_[r + 1] - owned_begin_[r];
+    }
+    for (std::vector<int32_t>* column : {&problem.experts, &problem.owner, &problem.blocks,
+                                         &problem.least_fresh, &problem.least_present}) {
+      column->reserve(problem.most_experts);
+    }
+    problem.resident.reserve(static_cast<size_t>(problem.most_experts) * problem.rank_words);
     problem.fixed_load.assign(problem.num_ranks, 0);
     problem.first_owned.assign(problem.num_ranks + 1, 0);
     problems_.push_back(std::move(problem));

@@ -24,8 +24,9 @@
 namespace megaflux {
 
 struct DomainProblem {
-  int32_t num_ranks = 0;    // R, active ranks of the domain
-  int32_t num_experts = 0;  // experts with rows whose owner is one of them
+  int32_t num_ranks = 0;     // R, active ranks of the domain
+  int32_t num_experts = 0;   // experts with rows whose owner is one of them
+  int32_t most_experts = 0;  // bound of num_experts in every step: all experts of its ranks
   int32_t replica_slots = 0;
   int32_t lambda_blocks = 0;  // blocks that a remote replica costs its owner; 0 unless backward
   int32_t total_blocks = 0;

@@ -26,6 +26,7 @@ class QuotaPlanner final : public DomainPlanner {
   bool export_excess(int32_t donor);
   int32_t choose_target(int32_t expert, int32_t available) const;
   int64_t first_threshold(const DomainProblem& problem) const;
+  static int64_t least_possible(const DomainProblem& problem);
 
   SearchState state_;
 };
@@ -39,6 +40,17 @@ int64_t QuotaPlanner::first_threshold(const DomainProblem& problem) const {
     speed += problem.speed[r];
   }
   return std::max(problem.tau, ceil_div(scaled_up(work, config().slack_ppm) * 1024, speed));
+}
+
+// No threshold below this is feasible: every owner keeps a row of each of its experts.
+int64_t QuotaPlanner::least_possible(const DomainProblem& problem) {
+  if (problem.replica_slots == 0) return problem.max_fixed_finish();
+  int64_t least = 0;
+  for (int32_t r = 0; r < problem.num_ranks; ++r) {
+    const int32_t kept = problem.first_owned[r + 1] - problem.first_owned[r];
+    least = std::max(least, problem.finish(r, kept));
+  }
+  return least;
 }
 
 // The rank with most room among those that may take rows of `expert`, lowest id on ties, or -1.
@@ -92,7 +104,9 @@ DomainSolution QuotaPlanner::solve(const DomainProblem& problem) {
   const int64_t most = problem.max_fixed_finish();  // feasible: nobody exports
   const int64_t first = std::min(first_threshold(problem), most);
   const int64_t step = std::max<int64_t>(1, first / 1000);
-  int64_t feasible = first;
+  // Steps that cannot be feasible are skipped, not tried.
+  const int64_t skipped = ceil_div(std::max<int64_t>(0, least_possible(problem) - first), step);
+  int64_t feasible = std::min(first + skipped * step, most);
   while (!is_feasible(feasible)) feasible = std::min(feasible + step, most);
   int64_t refused = std::max(first - 1, feasible - step);
   while (feasible - refused > 1) {

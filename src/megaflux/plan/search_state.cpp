@@ -14,6 +14,9 @@ void SearchState::attach(const DomainProblem& problem) {
   rank_order_.reserve(problem.num_ranks);
   // Dropped entries stay until the next start; refining opens at most as many again.
   replicas_.reserve(static_cast<size_t>(problem.num_ranks) * problem.replica_slots * 2);
+  own_left_.reserve(problem.most_experts);
+  head_.reserve(problem.most_experts);
+  holders_.reserve(problem.most_experts * words_);
   own_left_.assign(problem.blocks.begin(), problem.blocks.end());
   head_.assign(problem.num_experts, -1);
   holders_.assign(problem.num_experts * words_, 0);
