@@ -66,5 +66,23 @@ function(megaflux_test name)
                                           rapidcheck rapidcheck_gtest)
   target_compile_definitions(${target} PRIVATE MF_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                MF_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  if(MEGAFLUX_SANITIZE)
+    # Property tests are large templates that run for moments: instrumented, optimising them costs more than it
+    # saves. The library under test keeps its -O1.
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+  if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    # The frameworks' headers are most of a test's compile time; a compiler cache does better than a
+    # precompiled header, and the two do not go together.
+    file(GLOB c_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.c)
+    set_source_files_properties(${c_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    get_property(first GLOBAL PROPERTY MEGAFLUX_FIRST_TEST)
+    if(first)
+      target_precompile_headers(${target} REUSE_FROM ${first})
+    else()
+      target_precompile_headers(${target} PRIVATE <gtest/gtest.h> <rapidcheck.h> <rapidcheck/gtest.h>)
+      set_property(GLOBAL PROPERTY MEGAFLUX_FIRST_TEST ${target})
+    endif()
+  endif()
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS "${name}")
 endfunction()
