@@ -116,7 +116,7 @@ CASES = {
         [
             ("src/megaflux/plan/a.cpp", "namespace megaflux {\nvoid f(int a,\n       int b) {\n" + LONG_BODY + "}\n}\n"),
             ("src/megaflux/plan/b.h", "class A {\n  void f() {\n" + "  " * 2 + "x;\n" * 1 + "    y;\n" * 60 + "  }\n};\n"),
-            ("tests/plan/c.cpp", "TEST(A, B) {\n" + LONG_BODY + "}\n"),
+            ("tests/plan/c.cpp", "TEST(A, B) {\n" + LONG_BODY * 2 + "}\n"),
         ],
         [
             ("src/megaflux/plan/a.cpp", "void f() {\n" + "  int x = 0;\n" * 58 + "}\n"),
@@ -141,7 +141,13 @@ CASES = {
     ),
     rules.header_opening: (
         [(PLAN_H, "#pragma once\n"), (PLAN_H, "// Contract.\n#ifndef A\n")],
-        [(PLAN_H, "// Contract.\n#pragma once\n")],
+        [
+            (PLAN_H, "// Contract.\n#pragma once\n"),
+            (
+                "src/megaflux/megaflux.h",
+                "/* Contract. */\n#ifndef A_H\n#define A_H\n#ifdef __cplusplus\n#endif\n#endif\n",
+            ),
+        ],
     ),
 }
 
