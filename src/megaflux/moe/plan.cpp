@@ -44,6 +44,28 @@ void check_draft(const PlanDraft& draft) {
   }
 }
 
+// Gives the owner, which comes first, the blocks that its replicas leave; then ranks ascending and
+// ranges in that order.
+void order_instances(int32_t expert, int32_t blocks, std::span<Instance> own) {
+  int64_t rest = blocks;
+  for (const Instance& replica : own.subspan(1)) rest -= replica.num_blocks;
+  MF_INVARIANT(rest >= 0, "expert ", expert, ": replicas hold ", -rest, " blocks more than its ",
+               blocks);
+  own[0].num_blocks = static_cast<int32_t>(rest);
+  if (own.size() == 1) return;
+  std::sort(own.begin(), own.end(),
+            [](const Instance& a, const Instance& b) { return a.rank < b.rank; });
+  int32_t next_block = 0;
+  int32_t last_rank = -1;
+  for (Instance& instance : own) {
+    MF_INVARIANT(instance.rank > last_rank, "expert ", expert, ": two instances on rank ",
+                 last_rank);
+    last_rank = instance.rank;
+    instance.first_block = next_block;
+    next_block += instance.num_blocks;
+  }
+}
+
 // The first free slot of a rank that holds nothing, else the first free one; -1 = none.
 int32_t free_slot(std::span<const int32_t> taken, std::span<const int32_t> held) {
   int32_t first_free = -1;
@@ -66,22 +88,6 @@ void check_dims(const PlanDims& dims) {
   check("num_ranks", dims.num_ranks, 1, kMaxRanks);
   check("replica_slots", dims.replica_slots, 0, kMaxReplicaSlots);
   check("block_rows", dims.block_rows, 1, kMaxBlockRows);
-}
-
-PlanLayout::PlanLayout(const PlanDims& dims) {
-  size_t offset = sizeof(PlanHeader);
-  const auto field = [&offset](size_t count, size_t element_bytes) {
-    const size_t begin = offset;
-    offset += count * element_bytes;
-    return begin;
-  };
-  const size_t experts = dims.num_experts;
-  owner_of = field(experts, sizeof(int32_t));
-  instance_begin = field(experts + 1, sizeof(int32_t));
-  instances = field(experts + num_slots(dims), sizeof(Instance));
-  slot_expert = field(num_slots(dims), sizeof(int32_t));
-  slot_resident = field(num_slots(dims), sizeof(uint8_t));
-  total_bytes = offset;
 }
 
 void Plan::assign(const PlanDraft& draft) {
@@ -119,22 +125,7 @@ void Plan::place_instances(const PlanDraft& draft, const PlanLayout& layout) {
                                               .num_blocks = replica.num_blocks};
   }
   for (int32_t e = 0; e < num_experts; ++e) {
-    const std::span<Instance> own(instances + begin[e], instances + begin[e + 1]);
-    int64_t rest = draft.blocks[e];
-    for (const Instance& replica : own.subspan(1)) rest -= replica.num_blocks;
-    MF_INVARIANT(rest >= 0, "expert ", e, ": replicas hold ", -rest, " blocks more than its ",
-                 draft.blocks[e]);
-    own[0].num_blocks = static_cast<int32_t>(rest);
-    std::sort(own.begin(), own.end(),
-              [](const Instance& a, const Instance& b) { return a.rank < b.rank; });
-    int32_t next_block = 0;
-    int32_t last_rank = -1;
-    for (Instance& instance : own) {
-      MF_INVARIANT(instance.rank > last_rank, "expert ", e, ": two instances on rank ", last_rank);
-      last_rank = instance.rank;
-      instance.first_block = next_block;
-      next_block += instance.num_blocks;
-    }
+    order_instances(e, draft.blocks[e], {instances + begin[e], instances + begin[e + 1]});
   }
 }
 
@@ -269,20 +260,8 @@ Plan Plan::marked_from_outside() const {
   return copy;
 }
 
-PlanDims Plan::dims() const {
-  const PlanHeader& h = header();
-  return {h.num_experts, h.num_ranks, h.replica_slots, h.block_rows};
-}
-
 std::span<const int32_t> Plan::owner_of() const {
   return {at<int32_t>(PlanLayout(dims()).owner_of), static_cast<size_t>(header().num_experts)};
-}
-
-std::span<const Instance> Plan::instances_of(int32_t expert) const {
-  const PlanLayout layout(dims());
-  const int32_t* begin = at<int32_t>(layout.instance_begin);
-  return {at<Instance>(layout.instances) + begin[expert],
-          static_cast<size_t>(begin[expert + 1] - begin[expert])};
 }
 
 std::span<const int32_t> Plan::slot_expert() const {

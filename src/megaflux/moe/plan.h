@@ -73,13 +73,29 @@ static_assert(sizeof(PlanHeader) == 64);
 
 // Byte offsets of a plan's arrays, listed once; total_bytes is the size of the buffer.
 struct PlanLayout {
-  explicit PlanLayout(const PlanDims& dims);
-  size_t owner_of;        // i32 [E]
-  size_t instance_begin;  // i32 [E + 1]
-  size_t instances;       // Instance [E + P s], by (expert, rank), tail zero
-  size_t slot_expert;     // i32 [P s], -1 = empty
-  size_t slot_resident;   // u8 [P s], 1 = the slot already holds the expert, nothing moves
-  size_t total_bytes;
+  explicit constexpr PlanLayout(const PlanDims& dims) {
+    const size_t experts = dims.num_experts;
+    const size_t slots = static_cast<size_t>(dims.num_ranks) * dims.replica_slots;
+    size_t offset = sizeof(PlanHeader);
+    const auto field = [&offset](size_t count, size_t element_bytes) {
+      const size_t begin = offset;
+      offset += count * element_bytes;
+      return begin;
+    };
+    owner_of = field(experts, sizeof(int32_t));
+    instance_begin = field(experts + 1, sizeof(int32_t));
+    instances = field(experts + slots, sizeof(Instance));
+    slot_expert = field(slots, sizeof(int32_t));
+    slot_resident = field(slots, sizeof(uint8_t));
+    total_bytes = offset;
+  }
+
+  size_t owner_of = 0;        // i32 [E]
+  size_t instance_begin = 0;  // i32 [E + 1]
+  size_t instances = 0;       // Instance [E + P s], by (expert, rank), tail zero
+  size_t slot_expert = 0;     // i32 [P s], -1 = empty
+  size_t slot_resident = 0;   // u8 [P s], 1 = the slot already holds the expert, nothing moves
+  size_t total_bytes = 0;
 };
 
 // A replica as planners decide it, before slots and block ranges are laid out.
@@ -125,12 +141,20 @@ class Plan {
   bool empty() const { return bytes_.empty(); }
   std::span<const std::byte> bytes() const { return bytes_; }
   const PlanHeader& header() const { return *at<PlanHeader>(0); }
-  PlanDims dims() const;
+  PlanDims dims() const {
+    const PlanHeader& h = header();
+    return {h.num_experts, h.num_ranks, h.replica_slots, h.block_rows};
+  }
   uint64_t hash() const { return header().hash; }
 
   std::span<const int32_t> owner_of() const;
   // Instances of one expert, ascending rank.
-  std::span<const Instance> instances_of(int32_t expert) const;
+  std::span<const Instance> instances_of(int32_t expert) const {
+    const PlanLayout layout(dims());
+    const int32_t* begin = at<int32_t>(layout.instance_begin);
+    const Instance* instances = at<Instance>(layout.instances);
+    return {instances + begin[expert], instances + begin[expert + 1]};
+  }
   std::span<const int32_t> slot_expert() const;    // [P s]
   std::span<const uint8_t> slot_resident() const;  // [P s]
   int32_t num_replicas() const { return header().num_instances - header().num_experts; }
