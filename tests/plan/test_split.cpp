@@ -143,6 +143,16 @@ TEST(SplitTable, LargestCountsDoNotOverflow) {
   EXPECT_EQ(example.rows(2), (Counts{0, 100'000'000}));
 }
 
+TEST(SplitTable, ReusesItsMemory) {
+  Rng rng(5);
+  const PlanCase c = any_plan_case(rng);
+  SplitTable split;
+  split.assign(c.plan, c.loads);
+  const int32_t* memory = split.rows(0, 0).data();
+  for (int run = 0; run < 5; ++run) split.assign(c.plan, c.loads);
+  EXPECT_EQ(split.rows(0, 0).data(), memory);
+}
+
 TEST(SplitTable, NeedsSourcesAndTheRightLoads) {
   const OneExpert example({6, 0}, {});
   SplitTable split;
