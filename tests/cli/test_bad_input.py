@@ -1,0 +1,213 @@
+"""Bad input: status 2, one line that names the argument, the value and the limit, and nothing written."""
+
+from program import DATA_DIR, ProgramTest, call
+
+TRACE = DATA_DIR / "esft_law.npz"
+
+
+class BadPlanInput(ProgramTest):
+    def plan(self, *options, words, loads=None):
+        target = self.folder / "out.json"
+        plan_bytes = self.folder / "out.mfpl"
+        if loads is None:
+            loads = self.loads()
+        self.rejected("plan", loads, "--json", target, "--plan-out", plan_bytes, *options,
+                      words=words)
+        self.assertFalse(target.exists())
+        self.assertFalse(plan_bytes.exists())
+
+    def test_ranks_below_one(self):
+        self.plan("--ranks", 0, words=["--ranks", "0", "[1, 1024]"])
+
+    def test_ranks_above_the_limit(self):
+        self.plan("--ranks", 1025, words=["--ranks", "1025", "[1, 1024]"])
+
+    def test_ranks_no_number(self):
+        self.plan("--ranks", "eight", words=["--ranks", "'eight'", "[1, 1024]"])
+
+    def test_ranks_beyond_64_bits(self):
+        self.plan("--ranks", "9" * 30, words=["--ranks", "9" * 30, "[1, 1024]"])
+
+    def test_negative_slots(self):
+        self.plan("--slots", -1, words=["--slots", "-1", "[0, 1024]"])
+
+    def test_block_rows(self):
+        self.plan("--block-rows", 0, words=["--block-rows", "0", "[1, 1048576]"])
+
+    def test_unknown_planner(self):
+        self.plan("--planner", "oracle", words=["--planner", "'oracle'", "megaflux|paper|quota"])
+
+    def test_unknown_objective(self):
+        self.plan("--objective", "joy", words=["--objective", "'joy'", "forward|backward|cost"])
+
+    def test_cost_without_a_shape(self):
+        self.plan("--objective", "cost", words=["--objective", "cost", "--hidden"])
+
+    def test_hidden_without_inter(self):
+        self.plan("--hidden", 256, words=["--inter", "--hidden", "256"])
+
+    def test_slack(self):
+        self.plan("--slack", -0.5, words=["--slack", "-0.5", "[0,"])
+        self.plan("--slack", "nan", words=["--slack", "nan", "[0,"])
+
+    def test_min_copy_blocks(self):
+        self.plan("--min-copy-blocks", 0, words=["--min-copy-blocks", "0", "[1,"])
+
+    def test_unknown_option(self):
+        self.plan("--frobnicate", words=["--frobnicate"])
+
+    def test_option_without_a_value(self):
+        self.rejected("plan", self.loads(), "--ranks", words=["--ranks"])
+
+    def test_missing_loads(self):
+        self.rejected("plan", words=["LOADS"])
+
+    def test_loads_file_that_is_not_there(self):
+        self.plan(words=["LOADS", "nowhere.csv", "cannot be read"],
+                  loads=self.folder / "nowhere.csv")
+
+    def test_loads_folder(self):
+        self.plan(words=["LOADS", "cannot be read"], loads=self.folder)
+
+    def test_empty_loads(self):
+        self.plan(words=["LOADS", "0 lines"], loads=self.loads(""))
+
+    def test_negative_count(self):
+        self.plan(words=["LOADS", "line 1", "column 2", "-7", "[0, 2147483647]"],
+                  loads=self.loads("5,-7,3"))
+
+    def test_count_that_is_no_number(self):
+        self.plan(words=["LOADS", "line 1", "column 3", "'x'"], loads=self.loads("5,7,x"))
+
+    def test_missing_count(self):
+        self.plan(words=["LOADS", "line 1", "column 2"], loads=self.loads("5,,7"))
+
+    def test_too_many_rows(self):
+        self.plan(words=["oads", "4000000000", "2147483647"],
+                  loads=self.loads("2000000000,2000000000"))
+
+    def test_ragged_lines(self):
+        self.plan("--ranks", 2, words=["LOADS", "line 2", "2 counts", "3 expected"],
+                  loads=self.loads("1,2,3\n4,5"))
+
+    def test_wrong_number_of_lines(self):
+        self.plan("--ranks", 4, words=["LOADS", "2 lines", "--ranks 4"],
+                  loads=self.loads("1,2,3,4\n4,5,6,7"))
+
+    def test_too_many_experts(self):
+        self.plan(words=["LOADS", "4096"], loads=self.loads(",".join(["1"] * 4097)))
+
+    def test_layer_for_csv(self):
+        self.plan("--layer", 3, words=["--layer", "3", "trace"])
+
+    def test_layer_beyond_the_trace(self):
+        self.plan("--layer", 26, words=["--layer", "26", "[0, 25]"], loads=TRACE)
+
+    def test_step_beyond_the_trace(self):
+        self.plan("--step", 99999, words=["--step", "99999", "[0, "], loads=TRACE)
+
+    def test_trace_that_is_no_zip(self):
+        self.plan(words=["broken.npz"], loads=self.write("broken.npz", "not a zip"))
+
+    def test_owner_outside_the_ranks(self):
+        path = self.write("owners.txt", "0,0,1,1,2,2,3,4")
+        self.plan("--ranks", 4, "--owners", path, words=["--owners", "value 7", "4", "[0, 3]"])
+
+    def test_owners_of_the_wrong_length(self):
+        path = self.write("owners.txt", "0,0,1")
+        self.plan("--owners", path, words=["--owners", "3 values", "8 expected"])
+
+    def test_domains_with_a_gap(self):
+        self.plan("--ranks", 4, "--domains", "0-1,3", words=["--domains", "0-1,3", "rank 2"])
+
+    def test_domains_that_overlap(self):
+        self.plan("--ranks", 4, "--domains", "0-2,2-3", words=["--domains", "rank 2", "two"])
+
+    def test_inactive_rank_outside(self):
+        self.plan("--ranks", 4, "--inactive", "4", words=["--inactive", "4", "[0, 3]"])
+
+    def test_all_ranks_inactive(self):
+        self.plan("--ranks", 4, "--inactive", "0-3", words=["--inactive", "0-3", "4 ranks"])
+
+    def test_negative_base(self):
+        path = self.write("base.txt", "0,0,-5,0")
+        self.plan("--ranks", 4, "--base-blocks", path, words=["--base-blocks", "value 2", "-5"])
+
+    def test_speed_of_zero(self):
+        path = self.write("speed.txt", "1024,0,1024,1024")
+        self.plan("--ranks", 4, "--speed", path, words=["--speed", "value 1", "0", "[1, 1024]"])
+
+    def test_resident_expert_outside(self):
+        path = self.write("resident.txt", "-1,-1,8,-1")
+        self.plan("--ranks", 2, "--resident", path, words=["--resident", "8", "[-1, 7]"])
+
+    def test_unknown_machine(self):
+        self.plan("--machine", "z80", words=["--machine", "'z80'", "h200"])
+
+    def test_machine_field(self):
+        path = self.write("machine.json", '{"gflops": 0}')
+        self.plan("--hidden", 64, "--inter", 64, "--machine", path,
+                  words=["--machine", "gflops", "0", "["])
+        path = self.write("machine.json", '{"petaflops": 1}')
+        self.plan("--machine", path, words=["--machine", "'petaflops'", "gflops"])
+        path = self.write("machine.json", "{")
+        self.plan("--machine", path, words=["--machine", "machine.json", "no JSON"])
+
+    def test_json_into_a_missing_folder(self):
+        target = self.folder / "no" / "out.json"
+        self.rejected("plan", self.loads(), "--json", target, words=["--json", str(target)])
+
+
+class BadRunInput(ProgramTest):
+    def run_with(self, *options, words):
+        target = self.folder / "out.json"
+        self.rejected("run", "--json", target, *options, words=words)
+        self.assertFalse(target.exists())
+
+    def test_ranks(self):
+        self.run_with("--ranks", 0, words=["--ranks", "0", "[1,"])
+
+    def test_hidden(self):
+        self.run_with("--hidden", 0, words=["--hidden", "0", "[1, 65536]"])
+
+    def test_dtype(self):
+        self.run_with("--dtype", "fp64", words=["--dtype", "'fp64'", "bf16|fp32"])
+
+    def test_route(self):
+        self.run_with("--route", "hexagonal", words=["--route", "'hexagonal'", "zipf-k3"])
+
+    def test_inject(self):
+        self.run_with("--inject", "gremlin", words=["--inject", "'gremlin'", "stale-slot"])
+
+    def test_trace(self):
+        self.run_with("--trace", "/nowhere/x.npz", words=["/nowhere/x.npz"])
+
+    def test_topk_above_the_experts(self):
+        self.run_with("--route", "balanced", "--experts", 4, "--topk", 5, "--ranks", 2,
+                      words=["topk", "5", "4"])
+
+    def test_plan_file_that_is_no_plan(self):
+        path = self.write("x.mfpl", "MFPL")
+        self.run_with("--plan", path, words=["--plan", "x.mfpl"])
+
+    def test_both_directions(self):
+        self.run_with("--backward", "--forward-only", words=["--forward-only", "--backward"])
+
+
+class BadCommand(ProgramTest):
+    def test_no_command(self):
+        self.rejected(words=["command"])
+
+    def test_unknown_command(self):
+        self.rejected("dance", words=["dance"])
+
+    def test_help_is_no_error(self):
+        for command in [[], ["run"], ["plan"], ["bench"], ["bench", "plan"], ["doctor"]]:
+            result = call(*command, "--help")
+            self.assertEqual((result.returncode, result.stderr), (0, ""), command)
+            self.assertIn("Example", result.stdout, command)
+
+    def test_version(self):
+        result = call("--version")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stdout, r"^megaflux \d+\.\d+\.\d+\n$")

@@ -1,0 +1,136 @@
+#include "cli/doctor/machine_probe.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+namespace megaflux::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The value after "key   : value" in a file of such lines; empty if there is none.
+std::string field_of(const fs::path& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind(key, 0) != 0) continue;
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? std::string() : line.substr(begin);
+  }
+  return {};
+}
+
+uint64_t memory_field(const std::string& key) {
+  const std::string text = field_of("/proc/meminfo", key);
+  return std::strtoull(text.c_str(), nullptr, 10) * 1024;
+}
+
+int32_t usable_cores() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
+  return static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::vector<IsaExtension> probe_isa() {
+  constexpr std::array<std::pair<const char*, const char*>, 6> kExtensions = {{
+      {"avx2", "AVX2"},
+      {"fma", "FMA"},
+      {"avx512f", "AVX512"},
+      {"avx512_bf16", "AVX512-bf16"},
+      {"amx_tile", "AMX"},
+      {"amx_bf16", "AMX-bf16"},
+  }};
+  std::istringstream words(field_of("/proc/cpuinfo", "flags"));
+  std::set<std::string> flags;
+  for (std::string word; words >> word;) flags.insert(word);
+  std::vector<IsaExtension> isa;
+  for (const auto& [flag, name] : kExtensions) isa.push_back({name, flags.contains(flag)});
+  return isa;
+}
+
+// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  date" -> "570.86.10".
+std::string driver_version() {
+  std::istringstream words(field_of("/proc/driver/nvidia/version", "NVRM version"));
+  for (std::string word; words >> word;) {
+    const bool is_version = std::all_of(word.begin(), word.end(),
+                                        [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+    if (is_version && word.find('.') != std::string::npos) return word;
+  }
+  return {};
+}
+
+std::vector<std::string> gpu_models() {
+  std::vector<std::string> models;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    const std::string model = field_of(entry.path() / "information", "Model");
+    models.push_back(model.empty() ? "unknown model" : model);
+  }
+  if (!models.empty()) return models;
+  // Containers may show the device files without the folder above.
+  for (int i = 0; fs::exists("/dev/nvidia" + std::to_string(i), error); ++i) {
+    models.emplace_back("unknown model");
+  }
+  return models;
+}
+
+std::string program_on_path(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = folder + "/" + name;
+    std::error_code ignored;
+    if (fs::is_regular_file(candidate, ignored) && access(candidate.c_str(), X_OK) == 0) {
+      return candidate;
+    }
+  }
+  return {};
+}
+
+// NCCL codes 2.28.3 as 22803.
+std::string nccl_version() {
+  void* library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) return {};
+  using GetVersion = int (*)(int*);
+  const auto get_version = reinterpret_cast<GetVersion>(dlsym(library, "ncclGetVersion"));
+  int code = 0;
+  const bool is_known = get_version != nullptr && get_version(&code) == 0;
+  dlclose(library);
+  if (!is_known) return "unknown version";
+  std::ostringstream text;
+  text << code / 10000 << '.' << code / 100 % 100 << '.' << code % 100;
+  return text.str();
+}
+
+}  // namespace
+
+CpuFacts probe_cpu() {
+  const std::string model = field_of("/proc/cpuinfo", "model name");
+  return {.model = model.empty() ? "unknown" : model,
+          .num_cores = usable_cores(),
+          .isa = probe_isa(),
+          .memory_bytes = memory_field("MemTotal"),
+          .available_memory_bytes = memory_field("MemAvailable")};
+}
+
+CudaFacts probe_cuda() {
+  return {.driver = driver_version(),
+          .gpus = gpu_models(),
+          .nvcc = program_on_path("nvcc"),
+          .nccl = nccl_version()};
+}
+
+}  // namespace megaflux::cli

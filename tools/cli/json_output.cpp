@@ -1,0 +1,51 @@
+#include "cli/json_output.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "megaflux/base/check.h"
+
+namespace megaflux::cli {
+
+void check_output(const std::string& option, const std::string& path) {
+  if (path.empty() || is_stdout(path)) return;
+  const std::filesystem::path file(path);
+  std::error_code ignored;
+  MF_CHECK(!std::filesystem::is_directory(file, ignored), option, ": ", path,
+           " is a folder, a file is expected");
+  if (std::filesystem::exists(file, ignored)) {
+    MF_CHECK(access(path.c_str(), W_OK) == 0, option, ": ", path, " cannot be written");
+    return;
+  }
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  MF_CHECK(std::filesystem::is_directory(folder, ignored), option, ": ", path, ": the folder ",
+           folder.string(), " does not exist");
+  MF_CHECK(access(folder.c_str(), W_OK) == 0, option, ": ", path, ": the folder ", folder.string(),
+           " cannot be written");
+}
+
+void write_json(const std::string& target, const Json& value) {
+  if (target.empty()) return;
+  write_text("--json", target, value.dump(2) + "\n");
+}
+
+void write_text(const std::string& option, const std::string& target, const std::string& text) {
+  if (target.empty()) return;
+  if (is_stdout(target)) {
+    const bool is_written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    MF_CHECK(is_written && std::fflush(stdout) == 0, option,
+             ": standard output took less than the ", text.size(), " bytes of the result");
+    return;
+  }
+  std::ofstream file(target, std::ios::binary | std::ios::trunc);
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.close();
+  MF_CHECK(file.good(), option, ": ", target, " could not be written, ", text.size(),
+           " bytes expected");
+}
+
+}  // namespace megaflux::cli

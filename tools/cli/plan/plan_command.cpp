@@ -1,0 +1,128 @@
+// `megaflux plan`: loads in, plan out.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/plan/plan_options.h"
+#include "cli/plan/plan_result.h"
+#include "cli/plan/plan_tables.h"
+#include "megaflux/base/check.h"
+
+namespace megaflux::cli {
+namespace {
+
+struct PlanCommand {
+  PlanOptions plan;
+  std::string loads;
+  TraceStep where;
+  std::string resident_file;
+  std::string plan_target;
+  std::string json_target;
+};
+
+Plan fixed_plan(const PlanResult& result) {
+  PlanConfig config = result.config;
+  config.planner = PlannerKind::kFixed;
+  config.objective = Objective::kForward;
+  config.dims.block_rows = result.plan.dims().block_rows;
+  config.cost.reset();
+  Plan plan;
+  PlanReport report;
+  make_planner(std::move(config))->plan(result.input.loads, {}, plan, report);
+  return plan;
+}
+
+PlanResult compute(const PlanCommand& command) {
+  PlanResult result;
+  const PlanOptions& options = command.plan;
+  result.input = read_loads(command.loads, command.where, options.num_ranks);
+  const int32_t num_experts = result.input.loads.num_experts();
+  result.config = plan_config_of(options, num_experts, result.input.topk);
+  std::vector<int32_t> resident;
+  if (!command.resident_file.empty()) {
+    resident =
+        read_resident(command.resident_file, num_experts, options.num_ranks, options.replica_slots);
+  }
+  const auto planner = make_planner(result.config);
+  planner->plan(result.input.loads, resident, result.plan, result.report);
+  if (!result.report.has_plan()) return result;
+  result.stats = plan_stats(result.plan, result.input.loads, result.config);
+  result.fixed_stats = plan_stats(fixed_plan(result), result.input.loads, result.config);
+  if (const auto shape = shape_of(options, num_experts, result.input.topk)) {
+    result.bytes = weight_bytes(result.plan, *shape);
+  }
+  return result;
+}
+
+ExitCode report_orphans(const PlanCommand& command, const PlanResult& result) {
+  write_json(command.json_target, plan_json(result));
+  fmt::print(stderr, "megaflux: error: no legal plan: the owner of {} with rows is inactive: {}\n",
+             result.report.orphans.size() == 1
+                 ? "1 expert"
+                 : fmt::format("{} experts", result.report.orphans.size()),
+             fmt::join(result.report.orphans, ", "));
+  return ExitCode::kCheckFailed;
+}
+
+ExitCode run_plan(const PlanCommand& command) {
+  check_output("--json", command.json_target);
+  check_output("--plan-out", command.plan_target);
+  MF_CHECK(!is_stdout(command.json_target) || !is_stdout(command.plan_target),
+           "--plan-out: - is taken by --json -, standard output holds one of them");
+  const PlanResult result = compute(command);
+  if (!result.report.has_plan()) return report_orphans(command, result);
+  if (!is_stdout(command.json_target) && !is_stdout(command.plan_target)) print_plan(result);
+  const auto bytes = result.plan.bytes();
+  write_text("--plan-out", command.plan_target,
+             {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  write_json(command.json_target, plan_json(result));
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+WeightBytes weight_bytes(const Plan& plan, const LayerShape& shape) {
+  const PlanDims dims = plan.dims();
+  WeightBytes bytes{.in = std::vector<int64_t>(dims.num_ranks),
+                    .out = std::vector<int64_t>(dims.num_ranks)};
+  const auto slot_expert = plan.slot_expert();
+  for (size_t i = 0; i < slot_expert.size(); ++i) {
+    if (slot_expert[i] < 0 || plan.slot_resident()[i] != 0) continue;
+    bytes.in[i / dims.replica_slots] += shape.expert_bytes();
+    bytes.out[plan.owner_of()[slot_expert[i]]] += shape.expert_bytes();
+  }
+  return bytes;
+}
+
+void add_plan_command(CLI::App& app, Invocation& invocation) {
+  auto command = std::make_shared<PlanCommand>();
+  CLI::App* plan =
+      app.add_subcommand("plan", "Which experts to replicate where, for the loads of one step.");
+  plan->add_option("LOADS", command->loads,
+                   "CSV (one line of E totals, or P lines of E rows a source) or a trace (.npz)")
+      ->required();
+  add_json(*plan, command->json_target);
+  plan->add_option("--plan-out", command->plan_target, "write the plan's bytes to FILE")
+      ->type_name("FILE");
+  add_integer(*plan, "--layer", command->where.layer, {0, 1 << 20},
+              "index into the layers of a trace")
+      ->default_str("0");
+  add_integer(*plan, "--step", command->where.step, {0, INT32_MAX}, "step of a trace")
+      ->default_str("0");
+  add_planner_options(*plan, command->plan);
+  add_table_options(*plan, command->plan);
+  add_file(*plan, "--resident", command->resident_file,
+           "expert that each slot holds already, P s integers, -1 = none")
+      ->group("Tables");
+  add_cost_options(*plan, command->plan);
+  plan->footer(
+      "Example: megaflux plan loads.csv --ranks 8 --slots 2\n"
+      "         megaflux plan trace.npz --layer 18 --objective cost --hidden 2048 --inter 1408");
+  plan->callback(
+      [command, &invocation] { invocation.action = [command] { return run_plan(*command); }; });
+}
+
+}  // namespace megaflux::cli

@@ -1,0 +1,58 @@
+// The options that decide a plan, shared by `plan`, `bench plan` and `run`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/options.h"
+#include "megaflux/moe/layer_shape.h"
+#include "megaflux/plan/planner.h"
+
+namespace megaflux::cli {
+
+struct PlanOptions {
+  int32_t num_ranks = 8;
+  int32_t replica_slots = 2;
+  int32_t block_rows = 128;
+  std::string planner = "megaflux";
+  std::string objective = "forward";
+  int32_t lambda_blocks = 12;
+  double slack = 0;
+  int32_t min_copy_blocks = 1;
+  int32_t min_rows_per_replica = 1;
+  int64_t min_forward_rows = 0;
+  int32_t hidden = 0;  // 0 = no shape
+  int32_t inter = 0;
+  std::string dtype = "bf16";
+  std::string passes;  // empty = both passes for the backward objective, else forward
+  std::string machine = "h200";
+  std::string owners_file;
+  std::string domains;   // "0-7,8-15"
+  std::string inactive;  // "3" or "3,5-6"
+  std::string base_blocks_file;
+  std::string speed_file;
+
+  bool has_shape() const { return hidden > 0; }
+};
+
+const Choices& planner_choices();
+const Choices& objective_choices();
+const Choices& dtype_choices();
+DType parse_dtype(const std::string& name);
+
+// --ranks, --slots, --block-rows and what steers the planner.
+void add_planner_options(CLI::App& app, PlanOptions& options);
+// --owners, --domains, --inactive, --base-blocks, --speed.
+void add_table_options(CLI::App& app, PlanOptions& options);
+// --hidden, --inter, --dtype, --passes, --machine: what predictions in bytes and microseconds need.
+void add_cost_options(CLI::App& app, PlanOptions& options);
+
+// The layer that predictions are made for; nullopt without --hidden and --inter. `topk` 0 =
+// unknown, which no prediction needs.
+std::optional<LayerShape> shape_of(const PlanOptions& options, int32_t num_experts, int32_t topk);
+
+// Reads the files and checks them against E and P. Throws kBadInput naming option, value and limit.
+PlanConfig plan_config_of(const PlanOptions& options, int32_t num_experts, int32_t topk);
+
+}  // namespace megaflux::cli

@@ -1,0 +1,36 @@
+// Tables that planning takes from files and from the command line.
+//
+// A table file holds integers separated by commas, blanks or line ends; # starts a comment that
+// ends with the line. Every function throws kBadInput naming option, file, position, value and
+// limit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "megaflux/plan/cost_model.h"
+
+namespace megaflux::cli {
+
+// E owners in [0, P).
+std::vector<int32_t> read_owners(const std::string& path, int32_t num_experts, int32_t num_ranks);
+// P block counts.
+std::vector<int32_t> read_base_blocks(const std::string& path, int32_t num_ranks);
+// P speeds in [1, 1024].
+std::vector<uint16_t> read_speeds(const std::string& path, int32_t num_ranks);
+// P s experts, -1 = the slot is empty; rank-major.
+std::vector<int32_t> read_resident(const std::string& path, int32_t num_experts, int32_t num_ranks,
+                                   int32_t replica_slots);
+
+// "0-7,8-15": each range is a domain; together they hold every rank once. Returns the domain of
+// each rank.
+std::vector<int32_t> parse_domains(const std::string& text, int32_t num_ranks);
+// "3,5-6": returns 1 for active ranks and 0 for these. At least one rank stays active.
+std::vector<uint8_t> parse_inactive(const std::string& text, int32_t num_ranks);
+
+// A name that megaflux knows, or a JSON file with fields of MachineModel; fields left out keep the
+// values of h200.
+MachineModel read_machine(const std::string& name_or_path);
+
+}  // namespace megaflux::cli

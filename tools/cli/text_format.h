@@ -1,0 +1,18 @@
+// Numbers as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace megaflux::cli {
+
+// 1234567 -> "1,234,567".
+std::string count_text(int64_t count);
+// 1 -> "1 replica", 3 -> "3 replicas".
+std::string plural(int64_t count, const std::string& noun);
+// 17301504 -> "17.3 MB" (powers of 1000).
+std::string bytes_text(uint64_t bytes);
+// 0.0123 -> "12.3 ms".
+std::string seconds_text(double seconds);
+
+}  // namespace megaflux::cli
