@@ -55,6 +55,38 @@ TEST(EntryExit, DelaysAtEverySignal) {
   }
 }
 
+// Heads have no exit; the comm role must still read each of their entries before peers overwrite
+// them.
+TEST(EntryExit, HeadsInARowWithACommRoleThatLagsBehind) {
+  ThreadsGroup group({.num_ranks = 3, .num_roles = 2, .start_epoch = 0xfffffff0u}, Layout());
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    group.set_delay_fuzz(seed);
+    group.run([](RankContext& ctx) {
+      for (int i = 0; i < 30; ++i) {
+        const bool is_head = i % 5 != 4;
+        if (ctx.role == Role::kComm) {
+          join_entry(ctx);
+          if (!is_head) finish_comm(ctx);
+          continue;
+        }
+        enter(ctx, {.op = is_head ? LaunchOp::kHead : LaunchOp::kForward, .layer = i});
+        if (!is_head) leave(ctx);
+      }
+    });
+  }
+}
+
+TEST(EntryExit, AWholeLaunchOnTheComputeRoleAlone) {
+  Layout layout;
+  const ToyFields fields = add_toy_fields(layout, 3);
+  ThreadsGroup group({.num_ranks = 3, .num_roles = 2}, layout);
+  const auto launch = [&](RankContext& ctx) { toy_launch(ctx, fields); };
+  for (int i = 0; i < 20; ++i) {
+    group.run(Role::kCompute, launch);
+    group.run(launch);
+  }
+}
+
 TEST(EntryExit, PayloadsReachEveryRank) {
   constexpr int32_t kWords = 9;
   ThreadsGroup group({.num_ranks = 4, .payload_words = kWords}, Layout());
