@@ -112,8 +112,8 @@ void run_tile(const RoleView& view, const BackwardLaunch& task, const Tile& tile
   RankWorkspace& ws = view.ws;
   const Part& part = view.launch.work->parts()[tile.part_idx];
   await_rows(view, tile);
-  const void* x = row_operand(view, ws.pool.x(tile.index), ws.tiles.x_widened);
-  const void* dy = row_operand(view, ws.pool.dy(tile.index), ws.tiles.dy_widened);
+  const void* x = row_operand(view, ws.pool.x(tile.index), ws.tiles.x_staged);
+  const void* dy = row_operand(view, ws.pool.dy(tile.index), ws.tiles.dy_staged);
   load_z(view, task, tile, x);
   const ExpertWeights from_w2 = await_part_w2(view, part);
   ws.gemms.dgrad2.run(dy, weight_operand(view, part, WeightUse::kDgrad2, from_w2.w2),

@@ -79,13 +79,13 @@ void pull_slots(const RoleView& view, Matrix matrix, bool is_first) {
   const int32_t num_slots = ws.config.replica_slots;
   const auto slot_expert =
       view.launch.plan->slot_expert().subspan(static_cast<size_t>(ctx.rank) * num_slots, num_slots);
-  const auto slot_resident = view.launch.plan->slot_resident().subspan(
-      static_cast<size_t>(ctx.rank) * num_slots, num_slots);
+  const std::span<const uint8_t> is_filled = view.launch.is_slot_filled;
   const bool is_w1 = matrix == Matrix::kW1;
   const Field<uint32_t> ready = is_w1 ? ws.fields.w1_ready : ws.fields.w2_ready;
   for (int32_t slot = 0; slot < num_slots; ++slot) {
     if (slot_expert[slot] < 0) continue;
-    if (slot_resident[slot] == 0 && view.launch.fault != Fault::kStaleSlot) {
+    const bool is_kept = !is_filled.empty() && is_filled[slot] != 0;
+    if (!is_kept && view.launch.fault != Fault::kStaleSlot) {
       int32_t owner = 0;
       ws.slot_arrivals[slot] += is_first;
       const ExpertWeights from = owner_weights(view, slot_expert[slot], owner);

@@ -31,7 +31,7 @@ void run_fc1(const RoleView& view, const Tile& tile, const ZStore& store) {
   const LayerShape& shape = view.shape();
   const Part& part = view.launch.work->parts()[tile.part_idx];
   await_rows(view, tile);
-  compute_z(view, part, row_operand(view, ws.pool.x(tile.index), ws.tiles.x_widened));
+  compute_z(view, part, row_operand(view, ws.pool.x(tile.index), ws.tiles.x_staged));
   save_z(view, tile, store);
   OperandTile& a = ws.tiles.a[tile.index % ws.tiles.a.size()];
   const int64_t inter = shape.inter;

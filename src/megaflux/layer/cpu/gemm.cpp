@@ -1,8 +1,12 @@
 #include "megaflux/layer/cpu/gemm.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
+#include "megaflux/base/bf16.h"
 #include "megaflux/base/check.h"
+#include "megaflux/base/rng.h"
 #include "megaflux/layer/cpu/gemm_plain.h"
 
 #ifdef MEGAFLUX_HAS_ONEDNN
@@ -10,7 +14,6 @@
 
 #include <array>
 #include <dnnl.hpp>
-#include <vector>
 #endif
 
 namespace megaflux {
@@ -185,6 +188,56 @@ void Gemm::pack_b(const void* b, void* packed) {
   }
 #endif
   std::memcpy(packed, b, static_cast<size_t>(packed_bytes()));
+}
+
+namespace {
+
+// Random operand elements, rounded to the operand's type.
+void draw_operand(DType dtype, int64_t count, Rng& rng, std::vector<std::byte>& out) {
+  const auto size = static_cast<size_t>(dtype_bytes(dtype));
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = rng.symmetric(1.0f);
+    const Bf16 rounded(value);
+    const void* element = dtype == DType::kBf16 ? static_cast<const void*>(&rounded) : &value;
+    std::memcpy(out.data() + i * size, element, size);
+  }
+}
+
+// Equal rows at all places of A: are the first 128 rows of C equal bit for bit?
+bool is_row_independent(GemmBackend backend, const GemmShape& shape) {
+  const DType operand = operand_dtype(backend);
+  const auto row_bytes = static_cast<size_t>(shape.k * dtype_bytes(operand));
+  std::vector<std::byte> a(static_cast<size_t>(shape.m) * row_bytes);
+  std::vector<std::byte> b(static_cast<size_t>(shape.n) * row_bytes);
+  std::vector<float> c(static_cast<size_t>(shape.m * shape.n));
+  Rng rng(1);
+  draw_operand(operand, shape.k, rng, a);
+  draw_operand(operand, shape.n * shape.k, rng, b);
+  for (int64_t i = 1; i < shape.m; ++i) std::memcpy(a.data() + i * row_bytes, a.data(), row_bytes);
+  Gemm gemm(backend, shape);
+  std::vector<std::byte> packed(shape.is_b_packed ? static_cast<size_t>(gemm.packed_bytes()) : 0);
+  if (shape.is_b_packed) gemm.pack_b(b.data(), packed.data());
+  gemm.run(a.data(), shape.is_b_packed ? packed.data() : b.data(), c.data());
+  const auto result_bytes = static_cast<size_t>(shape.n) * sizeof(float);
+  for (int64_t i = 1; i < 128; ++i) {
+    if (std::memcmp(c.data(), c.data() + i * shape.n, result_bytes) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int32_t row_independent_rows(GemmBackend backend, std::span<const GemmShape> shapes) {
+  // One chain over k an element, whatever the row.
+  if (backend == GemmBackend::kPlainLoops) return 128;
+  for (const int32_t rows : {128, 132, 144}) {
+    const bool is_equal = std::all_of(shapes.begin(), shapes.end(), [&](GemmShape shape) {
+      shape.m = rows;
+      return is_row_independent(backend, shape);
+    });
+    if (is_equal) return rows;
+  }
+  return 0;
 }
 
 }  // namespace megaflux

@@ -1,11 +1,14 @@
 // The one GEMM of the CPU layer: C = A B (+ C) on one thread, oneDNN or plain loops behind it.
 //
-// The bits of a row of C depend on that row of A and on B alone, never on where the row stands
-// among the 128 of a tile; the layer's equality across plans rests on it, and a test asserts it.
+// The layer's equality across plans rests on this: the bits of a row of C depend on that row of A
+// and on B alone, never on where the row stands among the 128 of a tile. Libraries treat the last
+// rows of an odd count apart (oneDNN 2.6 with AVX2: the last two of 128, if B is transposed), so
+// tiles are computed with as many padding rows as row_independent_rows() finds to be needed.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "megaflux/moe/layer_shape.h"
@@ -62,6 +65,10 @@ class Gemm {
   struct Implementation;
   std::unique_ptr<Implementation> implementation_;
 };
+
+// The least m >= 128 of {128, 132, 144} with which a GEMM of each of `shapes` (their m is ignored)
+// gives equal bits for equal rows at the first 128 places, found by trying; 0 if there is none.
+int32_t row_independent_rows(GemmBackend backend, std::span<const GemmShape> shapes);
 
 // Keeps the library's parallel regions on the calling thread, for as long as the thread lives.
 void use_one_gemm_thread();

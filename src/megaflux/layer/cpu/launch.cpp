@@ -70,11 +70,16 @@ const void* weight_operand(const RoleView& view, const Part& part, WeightUse use
 }
 
 const void* row_operand(const RoleView& view, const std::byte* pool_rows,
-                        const HostBuffer& widened) {
-  if (widened.bytes() == 0) return pool_rows;
-  widen(reinterpret_cast<const Bf16*>(pool_rows), widened.as<float>(),
-        int64_t{kTileRows} * view.shape().hidden);
-  return widened.data();
+                        const HostBuffer& staged) {
+  if (staged.bytes() == 0) return pool_rows;
+  const int64_t count = int64_t{kTileRows} * view.shape().hidden;
+  if (view.shape().dtype == operand_dtype(view.ws.config.gemm)) {
+    std::memcpy(staged.data(), pool_rows,
+                static_cast<size_t>(count * dtype_bytes(view.shape().dtype)));
+  } else {
+    widen(reinterpret_cast<const Bf16*>(pool_rows), staged.as<float>(), count);
+  }
+  return staged.data();
 }
 
 void await_rows(const RoleView& view, const Tile& tile) {

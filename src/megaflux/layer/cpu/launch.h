@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "megaflux/comm/entry_exit.h"
 #include "megaflux/comm/rank_context.h"
@@ -27,6 +28,8 @@ struct Launch {
   const void* dy = nullptr;        // [T, H], backward only
   OwnedWeights weights;            // of this rank
   uint64_t weight_version = 0;
+  // [s] 1 = this rank's slot holds the plan's expert already, nothing moves; empty = no slot does.
+  std::span<const uint8_t> is_slot_filled = {};
   Fault fault = Fault::kNone;
 };
 
@@ -52,9 +55,9 @@ ExpertWeights await_part_w1(const RoleView& view, const Part& part);
 ExpertWeights await_part_w2(const RoleView& view, const Part& part);
 // What the GEMM of `use` reads for this part; `raw` is the matrix of that use.
 const void* weight_operand(const RoleView& view, const Part& part, WeightUse use, const void* raw);
-// The pool's tile as a GEMM reads it: itself, or widened into `widened`.
-const void* row_operand(const RoleView& view, const std::byte* pool_rows,
-                        const HostBuffer& widened);
+// The pool's tile as a GEMM reads it: itself, or a copy in `staged` with the type and padding it
+// needs.
+const void* row_operand(const RoleView& view, const std::byte* pool_rows, const HostBuffer& staged);
 // Waits until the rows of the tile are in the pool.
 void await_rows(const RoleView& view, const Tile& tile);
 // Rounds `row` [H] to the layer's dtype once and pushes it to where `origin` came from, then counts

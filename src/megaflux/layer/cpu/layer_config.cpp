@@ -70,6 +70,11 @@ CpuLayerConfig resolve_config(CpuLayerConfig config) {
   MF_CHECK(config.gemm != GemmBackend::kOneDnnBf16 || config.shape.dtype == DType::kBf16,
            "gemm: ", gemm_backend_name(config.gemm), " needs dtype bf16, the layer has ",
            dtype_name(config.shape.dtype));
+  if (config.gemm_rows == 0) {
+    config.gemm_rows = row_independent_rows(config.gemm, tile_gemm_shapes(config));
+  }
+  MF_CHECK(config.gemm_rows >= kTileRows, "gemm: ", gemm_backend_name(config.gemm),
+           " gives equal rows unequal bits at any number of rows tried; use plain loops");
   return config;
 }
 

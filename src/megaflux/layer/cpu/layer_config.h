@@ -31,6 +31,7 @@ struct CpuLayerConfig {
   std::vector<int32_t> owner_of;  // [E]; empty = contiguous
   GemmBackend gemm = GemmBackend::kAuto;
   WeightPacking packing = WeightPacking::kPerVersion;
+  int32_t gemm_rows = 0;  // rows of a tile's GEMMs, padding included; 0 = row_independent_rows
   bool is_memory_poisoned = false;  // tests: fresh memory holds NaNs
 
   int32_t pool_tiles() const { return static_cast<int32_t>(pool_rows / 128); }

@@ -31,12 +31,8 @@ int32_t num_entries(const CpuLayerConfig& config, int32_t num_owned) {
   return num_owned + config.replica_slots;
 }
 
-Gemm tile_gemm(const CpuLayerConfig& config, int64_t n, int64_t k, bool is_b_transposed) {
-  return {config.gemm, GemmShape{.m = kTileRows,
-                                 .n = n,
-                                 .k = k,
-                                 .is_b_transposed = is_b_transposed,
-                                 .is_b_packed = config.gemm == GemmBackend::kOneDnnBf16}};
+Gemm tile_gemm(const CpuLayerConfig& config, WeightUse use) {
+  return {config.gemm, tile_gemm_shapes(config)[static_cast<size_t>(use)]};
 }
 
 Gemm weight_gradient_gemm(const CpuLayerConfig& config, int64_t m, int64_t n,
@@ -100,11 +96,25 @@ int64_t ReplicaSlots::copy_w2(int32_t slot, const ExpertWeights& from) {
   return w2_bytes_ + bias_bytes;
 }
 
+std::array<GemmShape, 4> tile_gemm_shapes(const CpuLayerConfig& config) {
+  const auto shape_of = [&](int64_t n, int64_t k, bool is_b_transposed) {
+    return GemmShape{.m = config.gemm_rows,
+                     .n = n,
+                     .k = k,
+                     .is_b_transposed = is_b_transposed,
+                     .is_b_packed = config.gemm == GemmBackend::kOneDnnBf16};
+  };
+  const int64_t hidden = config.shape.hidden;
+  const int64_t inter = config.shape.inter;
+  return {shape_of(2 * inter, hidden, true), shape_of(hidden, inter, true),
+          shape_of(inter, hidden, false), shape_of(hidden, 2 * inter, false)};
+}
+
 TileGemms::TileGemms(const CpuLayerConfig& config)
-    : fc1(tile_gemm(config, 2 * config.shape.inter, config.shape.hidden, true)),
-      fc2(tile_gemm(config, config.shape.hidden, config.shape.inter, true)),
-      dgrad2(tile_gemm(config, config.shape.inter, config.shape.hidden, false)),
-      dgrad1(tile_gemm(config, config.shape.hidden, 2 * config.shape.inter, false)),
+    : fc1(tile_gemm(config, WeightUse::kFc1)),
+      fc2(tile_gemm(config, WeightUse::kFc2)),
+      dgrad2(tile_gemm(config, WeightUse::kDgrad2)),
+      dgrad1(tile_gemm(config, WeightUse::kDgrad1)),
       wgrad2(weight_gradient_gemm(config, config.shape.hidden, config.shape.inter, false)),
       wgrad1(weight_gradient_gemm(config, 2 * config.shape.inter, config.shape.hidden, false)),
       wgrad2_added(weight_gradient_gemm(config, config.shape.hidden, config.shape.inter, true)),

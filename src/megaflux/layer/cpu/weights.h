@@ -2,6 +2,7 @@
 // in the form that the GEMMs read.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -58,7 +59,10 @@ class ReplicaSlots {
 // The GEMMs that read weights as their B.
 enum class WeightUse : uint8_t { kFc1, kFc2, kDgrad2, kDgrad1 };
 
-// GEMMs of one rank; tiles are always 128 rows.
+// Shapes of the four, in the order of WeightUse; m is config.gemm_rows.
+std::array<GemmShape, 4> tile_gemm_shapes(const CpuLayerConfig& config);
+
+// GEMMs of one rank. Tiles are always 128 rows, and padding up to config.gemm_rows.
 struct TileGemms {
   explicit TileGemms(const CpuLayerConfig& config);
   Gemm& of(WeightUse use);

@@ -9,13 +9,27 @@
 namespace megaflux {
 namespace {
 
-HostBuffer tile_floats(const CpuLayerConfig& config, int64_t width) {
-  return HostBuffer(kTileRows * width * int64_t{sizeof(float)}, config.is_memory_poisoned);
+// Bytes of one tile and its padding.
+int64_t tile_bytes(const CpuLayerConfig& config, int64_t row_bytes) {
+  return config.gemm_rows * row_bytes;
 }
 
-// The pool holds bf16 and the GEMM reads fp32.
-bool needs_widening(const CpuLayerConfig& config) {
-  return config.shape.dtype == DType::kBf16 && operand_dtype(config.gemm) == DType::kFp32;
+HostBuffer tile_floats(const CpuLayerConfig& config, int64_t width) {
+  return HostBuffer(tile_bytes(config, width * int64_t{sizeof(float)}), config.is_memory_poisoned);
+}
+
+// The GEMM reads another type than the pool holds, or more rows than a tile of the pool has.
+bool needs_staging(const CpuLayerConfig& config) {
+  return config.shape.dtype != operand_dtype(config.gemm) || config.gemm_rows > kTileRows;
+}
+
+HostBuffer staging_tile(const CpuLayerConfig& config) {
+  if (!needs_staging(config)) return {};
+  const int64_t row_bytes = config.shape.hidden * dtype_bytes(operand_dtype(config.gemm));
+  HostBuffer tile(tile_bytes(config, row_bytes), config.is_memory_poisoned);
+  std::memset(tile.data() + kTileRows * row_bytes, 0,
+              static_cast<size_t>(tile.bytes() - kTileRows * row_bytes));
+  return tile;
 }
 
 int64_t float_bytes(int64_t count) {
@@ -41,19 +55,20 @@ OperandTile::OperandTile(const CpuLayerConfig& config, int64_t width)
     : width_(width),
       is_rounded_(config.shape.dtype == DType::kBf16),
       is_narrow_(operand_dtype(config.gemm) == DType::kBf16),
+      num_rows_(config.gemm_rows),
       values_(tile_floats(config, width)),
-      narrow_(is_narrow_ ? kTileRows * width * int64_t{sizeof(Bf16)} : 0,
+      narrow_(is_narrow_ ? tile_bytes(config, width * int64_t{sizeof(Bf16)}) : 0,
               config.is_memory_poisoned) {}
 
 int64_t OperandTile::bytes(const CpuLayerConfig& config, int64_t width) {
   const bool is_narrow = operand_dtype(config.gemm) == DType::kBf16;
-  return kTileRows * width * int64_t{is_narrow ? 6 : 4};
+  return tile_bytes(config, width * int64_t{is_narrow ? 6 : 4});
 }
 
 const void* OperandTile::finish(int32_t num_rows) {
   float* values = values_.as<float>();
   const int64_t used = num_rows * width_;
-  const int64_t all = kTileRows * width_;
+  const int64_t all = num_rows_ * width_;
   if (is_rounded_) round_in_place(values, used);
   std::fill(values + used, values + all, 0.0f);
   if (is_narrow_) narrow(values, narrow_.as<Bf16>(), all);
@@ -61,8 +76,8 @@ const void* OperandTile::finish(int32_t num_rows) {
 }
 
 TileBuffers::TileBuffers(const CpuLayerConfig& config)
-    : x_widened(needs_widening(config) ? tile_floats(config, config.shape.hidden) : HostBuffer()),
-      dy_widened(needs_widening(config) ? tile_floats(config, config.shape.hidden) : HostBuffer()),
+    : x_staged(staging_tile(config)),
+      dy_staged(staging_tile(config)),
       z(tile_floats(config, 2 * config.shape.inter)),
       da(tile_floats(config, config.shape.inter)),
       o(tile_floats(config, config.shape.hidden)),
@@ -75,8 +90,9 @@ TileBuffers::TileBuffers(const CpuLayerConfig& config)
 int64_t TileBuffers::bytes(const CpuLayerConfig& config) {
   const int64_t hidden = config.shape.hidden;
   const int64_t inter = config.shape.inter;
-  const int64_t widened = needs_widening(config) ? 2 * kTileRows * hidden : 0;
-  return float_bytes(widened + kTileRows * (3 * inter + hidden) + inter) +
+  const int64_t staged =
+      needs_staging(config) ? 2 * hidden * dtype_bytes(operand_dtype(config.gemm)) : 0;
+  return tile_bytes(config, staged + float_bytes(3 * inter + hidden)) + float_bytes(inter) +
          (config.fc2_lag_tiles + 2) * OperandTile::bytes(config, inter) +
          OperandTile::bytes(config, 2 * inter);
 }

@@ -54,19 +54,21 @@ class OperandTile {
 
  private:
   int64_t width_;
-  bool is_rounded_;  // dtype bf16
-  bool is_narrow_;   // the GEMM reads bf16
+  bool is_rounded_;   // dtype bf16
+  bool is_narrow_;    // the GEMM reads bf16
+  int64_t num_rows_;  // config.gemm_rows
   HostBuffer values_;
   HostBuffer narrow_;
 };
 
-// Buffers of the compute role, one tile each but for A, which waits for FC2.
+// Buffers of the compute role, one tile of m = config.gemm_rows rows each, but for A, which waits
+// for FC2.
 struct TileBuffers {
   explicit TileBuffers(const CpuLayerConfig& config);
   static int64_t bytes(const CpuLayerConfig& config);
 
-  HostBuffer x_widened;        // [128, H] fp32, only if the GEMM does not read the pool's dtype
-  HostBuffer dy_widened;       // [128, H] fp32, as above
+  HostBuffer x_staged;         // [m, H] as the GEMM reads it; none if it reads the pool itself
+  HostBuffer dy_staged;        // [m, H], as above
   HostBuffer z;                // [128, 2I] fp32
   HostBuffer da;               // [128, I] fp32
   HostBuffer o;                // [128, H] fp32: O, or dX
