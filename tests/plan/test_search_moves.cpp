@@ -167,15 +167,26 @@ TEST(SearchGroups, smallest_cover_leaves_large_deficits_to_others) {
 
 TEST(SearchGroups, takes_the_smallest_expert_that_covers_and_needs_no_copy_if_there_is_one) {
   const std::vector<int32_t> owner_of = {0, 0, 0, 1};
-  const std::vector<int64_t> totals = {50, 30, 25, 5};  // 105 and 5, target 55: rank 1 lacks 50
-  Problem problem(rows_config(owner_of, 2, 1), {90, 60, 55, 5});
+  const std::vector<int64_t> totals = {90, 60, 55, 5};  // at 60 rank 1 lacks 55
+  Problem problem(rows_config(owner_of, 2, 1), totals);
   search_groups(ReceiverRule::kLargestDeficit, 60, problem.state);
   ASSERT_FALSE(problem.state.replicas().empty());
   EXPECT_EQ(problem.domain().experts[problem.state.replicas()[0].expert], 2) << "55 covers 55";
   std::vector<int32_t> resident = {-1, 1};
-  Problem holding(rows_config(owner_of, 2, 1), {90, 60, 55, 5}, resident);
+  Problem holding(rows_config(owner_of, 2, 1), totals, resident);
   search_groups(ReceiverRule::kLargestDeficit, 60, holding.state);
   EXPECT_EQ(holding.domain().experts[holding.state.replicas()[0].expert], 1);
+}
+
+TEST(SearchGroups, lambda_forbids_copies_that_take_no_more_than_they_cost) {
+  PlanConfig config = rows_config(one_each(3), 3, 1);
+  config.objective = Objective::kBackward;
+  config.lambda_blocks = 9;
+  Problem problem(config, {60, 41, 40});  // at 50 rank 1 lacks 9, rank 2 lacks 10
+  search_groups(ReceiverRule::kLargestDeficit, 50, problem.state);
+  EXPECT_EQ(problem.num_replicas(), 1);
+  EXPECT_GE(problem.state.find(0, 2), 0);
+  EXPECT_EQ(problem.search_loads(), (std::vector<int32_t>{60 - 10 + 9, 41, 50}));
 }
 
 TEST(SearchPaper, follows_the_example_of_its_header) {
@@ -214,6 +225,20 @@ TEST(SearchRefine, trim_drops_what_fits_elsewhere_and_nothing_else) {
   EXPECT_EQ(problem.search_loads(), (std::vector<int32_t>{10, 9, 10}));
   trim(9, state);
   EXPECT_EQ(problem.num_replicas(), 1);
+}
+
+TEST(SearchRefine, trim_counts_the_lambda_that_a_dropped_replica_frees) {
+  PlanConfig config = rows_config(one_each(2), 2, 1);
+  config.objective = Objective::kBackward;
+  config.lambda_blocks = 6;
+  Problem problem(config, {30, 5});
+  problem.state.start(30);
+  problem.state.open(0, 1, 7);  // loads 23 + 6 and 12
+  trim(29, problem.state);
+  EXPECT_EQ(problem.num_replicas(), 1) << "back on its owner it would be 30";
+  trim(30, problem.state);
+  EXPECT_EQ(problem.num_replicas(), 0);
+  EXPECT_EQ(problem.search_loads(), (std::vector<int32_t>{30, 5}));
 }
 
 TEST(SearchRefine, level_halves_the_distance_until_it_stops) {

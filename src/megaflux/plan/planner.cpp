@@ -19,9 +19,9 @@ constexpr std::array<std::string_view, 3> kObjectiveNames = {"forward", "backwar
 constexpr std::array<std::string_view, 5> kGateNames = {"not asked", "replicate", "fixed",
                                                         "pre-gate", "few rows"};
 
-// Rows of other work on a rank: keeps finish times, scaled by 1024 and by speeds, in 64 bits.
+// Rows of other work on a rank, and of lambda: finish times, scaled by 1024 and by speeds, stay in
+// 64 bits.
 constexpr int64_t kMaxBaseRows = int64_t{1} << 30;
-constexpr int32_t kMaxLambda = 1 << 20;
 constexpr int32_t kMaxSlackPpm = 10'000'000;
 
 template <typename Enum, size_t N>
@@ -97,7 +97,7 @@ void check_config(const PlanConfig& config) {
   constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
   const PlanDims& dims = config.dims;
   check_dims(dims);
-  check_number("lambda_blocks", config.lambda_blocks, 0, kMaxLambda);
+  check_number("lambda_blocks", config.lambda_blocks, 0, kMaxBaseRows / dims.block_rows);
   check_number("slack_ppm", config.slack_ppm, 0, kMaxSlackPpm);
   check_number("min_copy_blocks", config.min_copy_blocks, 1, kMaxInt32);
   check_number("min_rows_per_replica", config.min_rows_per_replica, 1, kMaxInt32);

@@ -10,16 +10,34 @@
 namespace megaflux {
 namespace {
 
-// T = ceil(tau (1 + x)) of the groups searches, x in millionths.
+// T = ceil(tau (1 + x)) of the groups searches, x in millionths. Where copies have a price (lambda,
+// predicted time) and a rank has few blocks, it pays to lower the worst ranks only: the wide
+// targets.
 constexpr std::array<int32_t, 7> kTargetsPpm = {0, 2'500, 5'000, 10'000, 20'000, 40'000, 80'000};
-constexpr int32_t kNumGroups = 2 * static_cast<int32_t>(kTargetsPpm.size());
-constexpr int32_t kNumPaper = 4;
+constexpr std::array<int32_t, 7> kWideTargetsPpm = {160'000, 250'000,   360'000,  500'000,
+                                                    750'000, 1'000'000, 2'000'000};
+
+// Members by id: [0, 14) groups, two receiver rules for each target; [14, 18) the paper's four;
+// [18, 32) groups with wide targets, for objectives that price copies.
+constexpr int32_t kFirstPaper = 2 * static_cast<int32_t>(kTargetsPpm.size());
+constexpr int32_t kFirstWide = kFirstPaper + 4;
+constexpr int32_t kNumMembers = kFirstWide + 2 * static_cast<int32_t>(kWideTargetsPpm.size());
+static_assert(kNumMembers <= 32, "one warp a member, one CTA");
+
+struct MemberRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+
+MemberRange members_of(const PlanConfig& config) {
+  if (config.planner == PlannerKind::kPaper) return {kFirstPaper, kFirstWide};
+  return {0, config.objective == Objective::kForward ? kFirstWide : kNumMembers};
+}
 
 class PortfolioPlanner final : public DomainPlanner {
  public:
   explicit PortfolioPlanner(PlanConfig config)
-      : DomainPlanner(config, config.dims.block_rows),
-        first_member_(config.planner == PlannerKind::kPaper ? kNumGroups : 0) {}
+      : DomainPlanner(config, config.dims.block_rows), members_(members_of(config)) {}
 
  private:
   DomainSolution solve(const DomainProblem& problem) final;
@@ -27,26 +45,24 @@ class PortfolioPlanner final : public DomainPlanner {
   void keep(const CandidateScore& score);
   void polish_winner();
 
-  int32_t first_member_;
+  MemberRange members_;
   SearchState state_;
   CandidateScore best_;
   std::vector<SearchReplica> best_replicas_;
 };
 
-// Members 0 ... 13: groups, two receiver rules for each target. Members 14 ... 17: the paper's
-// four.
 void PortfolioPlanner::run_member(int32_t member) {
-  const DomainProblem& problem = state_.problem();
-  if (member < kNumGroups) {
-    const ReceiverRule rule =
-        member % 2 == 0 ? ReceiverRule::kLargestDeficit : ReceiverRule::kSmallestCover;
-    search_groups(rule, scaled_up(problem.tau, kTargetsPpm[member / 2]), state_);
-  } else {
-    const int32_t variant = member - kNumGroups;
+  if (member >= kFirstPaper && member < kFirstWide) {
+    const int32_t variant = member - kFirstPaper;
     search_paper(variant < 2 ? DonorOrder::kOverload : DonorOrder::kLargestExpert,
                  variant % 2 == 0 ? CopiesPerRound::kOne : CopiesPerRound::kSeveral, state_);
+  } else {
+    const int32_t ppm =
+        member < kFirstPaper ? kTargetsPpm[member / 2] : kWideTargetsPpm[(member - kFirstWide) / 2];
+    search_groups(member % 2 == 0 ? ReceiverRule::kLargestDeficit : ReceiverRule::kSmallestCover,
+                  scaled_up(state_.problem().tau, ppm), state_);
   }
-  trim(std::max(problem.accepted, max_finish(state_)), state_);
+  trim(std::max(state_.problem().accepted, max_finish(state_)), state_);
   level(state_);
 }
 
@@ -74,14 +90,14 @@ DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
   const bool is_balanced = config().objective != Objective::kCost &&
                            best_.objective <= static_cast<uint64_t>(problem.tau);
   if (!is_balanced && problem.replica_slots > 0) {
-    for (int32_t member = first_member_; member < kNumGroups + kNumPaper; ++member) {
+    for (int32_t member = members_.begin; member < members_.end; ++member) {
       run_member(member);
       const CandidateScore score = scorer().score(state_, member);
       if (score < best_) keep(score);
     }
     polish_winner();
   }
-  const int32_t search_id = best_.member < 0 ? -1 : best_.member - first_member_;
+  const int32_t search_id = best_.member < 0 ? -1 : best_.member - members_.begin;
   return {best_replicas_, best_.objective, search_id};
 }
 

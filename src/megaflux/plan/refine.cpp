@@ -100,8 +100,8 @@ void level(SearchState& state) {
     const int32_t share =
         shift.from < 0 ? state.own_left(expert) : state.replicas()[shift.from].blocks;
     // Half the distance for equal speeds; the check below rejects a step that goes too far.
-    int32_t blocks = std::max(1, (room(state, shift.target, before) + 1) / 2);
-    blocks = std::min(blocks, share);
+    const int32_t distance = room(state, shift.target, before);
+    int32_t blocks = std::min(share, std::max(1, distance / 2 + distance % 2));
     if (p.finish(shift.target, state.load(shift.target) + blocks) >= before) return;
     if (shift.from >= 0) {
       const int32_t least = p.least_blocks(expert, busy);
