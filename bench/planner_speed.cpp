@@ -64,10 +64,10 @@ void measure(const std::vector<PlannerCase>& cases, const Setting& setting,
     samples.push_back(least_us(*planner, scaled_loads(trace_case, setting.num_ranks, 65536)));
   }
   const double median = percentile(samples, 50);
-  const std::string key = "op=plan,E=256,P=" + std::to_string(setting.num_ranks) +
-                          ",s=2,route=real-counts,planner=" +
-                          std::string(planner_name(setting.planner)) +
-                          ",objective=" + std::string(objective_name(setting.objective));
+  const std::string key =
+      "op=plan,E=256,P=" + std::to_string(setting.num_ranks) +
+      ",s=2,route=real-counts,planner=" + std::string(planner_name(setting.planner)) +
+      ",objective=" + std::string(objective_name(setting.objective));
   std::printf("%-80s %zu cases, us: median %.1f p90 %.1f max %.1f\n", key.c_str(), samples.size(),
               median, percentile(samples, 90), percentile(samples, 100));
   std::fflush(stdout);

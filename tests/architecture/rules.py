@@ -284,7 +284,7 @@ def parameter_count(sources):
 
 
 def folder_size(sources):
-    """15 files a folder; a room may hold more, and so may folders of data."""
+    """15 files a folder; a room and its folders may hold more, and so may folders of data."""
     count = Counter(
         str(PurePosixPath(s.path).parent)
         for s in sources
@@ -295,7 +295,7 @@ def folder_size(sources):
         for folder, files in sorted(count.items())
         if files > FOLDER_FILES
         and room_of(folder + "/x") not in ROOM_LEVEL
-        and not re.fullmatch(r"tools/\w+", folder)
+        and not re.match(r"tools/\w+(/|$)", folder)
     ]
 
 

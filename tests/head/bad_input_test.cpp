@@ -228,7 +228,8 @@ TEST(GatherLoads, TwoToThe31RowsAreRefusedByEveryRank) {
     FAIL();
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.code(), ErrorCode::kBadInput);
-    EXPECT_NE(std::string(error.what()).find("at most 2147483647"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("at most 2147483647"), std::string::npos)
+        << error.what();
   }
   EXPECT_FALSE(group.is_poisoned());
 }
