@@ -1,10 +1,13 @@
 #include "megaflux/trace/load_csv.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <numeric>
 
 #include "megaflux/base/check.h"
 
@@ -56,10 +59,14 @@ std::vector<int64_t> parse_line(std::string_view rest, std::string_view file_nam
 std::string read_text(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   MF_CHECK(stream.good(), path, ": cannot be read: ", std::strerror(errno));
-  std::string text(kMaxCsvBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::string text;
+  std::array<char, 4096> piece;
+  // One byte over the limit is enough for parse_csv to see it.
+  while (stream && text.size() <= kMaxCsvBytes) {
+    stream.read(piece.data(), piece.size());
+    text.append(piece.data(), static_cast<size_t>(stream.gcount()));
+  }
   MF_CHECK(!stream.bad(), path, ": cannot be read: ", std::strerror(errno));
-  text.resize(static_cast<size_t>(stream.gcount()));
   return text;
 }
 
@@ -87,6 +94,10 @@ std::vector<std::vector<int64_t>> read_csv(const std::string& path) {
 
 LoadTable parse_load_csv(std::string_view text, std::string_view file_name, int32_t num_ranks) {
   const auto rows = parse_csv(text, file_name);
+  int64_t sum = 0;
+  for (const auto& row : rows) sum = std::accumulate(row.begin(), row.end(), sum);
+  MF_CHECK(sum <= kMaxCount, file_name, ": ", sum, " rows in the step, at most ", kMaxCount,
+           " are supported");
   if (rows.size() == 1) return LoadTable::from_totals(num_ranks, rows.front());
   MF_CHECK(static_cast<int64_t>(rows.size()) == num_ranks, file_name, ": ", rows.size(),
            " lines of numbers; 1 (totals) or ", num_ranks, " (one a rank) expected");

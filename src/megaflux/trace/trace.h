@@ -24,13 +24,13 @@ inline constexpr std::string_view kTraceSchema = "megaflux.trace/1";
 inline constexpr int32_t kMaxTraceLayers = 1024;
 
 struct TraceMeta {
-  int32_t num_experts = 0;      // E, 1 ... 4096
-  int32_t topk = 0;             // K, 1 ... 64; 0 = not stated, only without ids
-  int32_t num_ranks = 1;        // P at recording, 1 ... 1024; 1 = sources unknown
-  std::vector<int32_t> layers;  // model layer ids, [L], distinct
-  std::string model;
-  std::string origin;
-  std::string licence;
+  int32_t num_experts = 0;           // E, 1 ... 4096
+  int32_t topk = 0;                  // K, 1 ... 64; 0 = not stated, only without ids
+  int32_t num_ranks = 1;             // P at recording, 1 ... 1024; 1 = sources unknown
+  std::vector<int32_t> layers = {};  // model layer ids, [L], distinct
+  std::string model = {};
+  std::string origin = {};
+  std::string licence = {};
   bool time_ordered = false;  // steps follow each other in time
   int64_t first_step = 0;  // of a chunk NAME.001.npz: number of its first step in the whole trace
   friend bool operator==(const TraceMeta&, const TraceMeta&) = default;
@@ -38,20 +38,20 @@ struct TraceMeta {
 
 // The arrays of a trace as they stand in the file; an empty vector = not in the file.
 struct TraceData {
-  TraceMeta meta;
-  int64_t num_steps = 0;              // S >= 1
-  int32_t load_ranks = 0;             // ranks axis of `loads`: 1 or num_ranks; 0 = no loads
-  std::vector<int32_t> loads;         // [S, L, load_ranks, E]
-  std::vector<int16_t> topk_ids;      // [N, L, K], -1 = not routed
-  std::vector<int64_t> step_offsets;  // [S + 1]; empty only without ids
-  std::vector<int64_t> rank_offsets;  // [S, P + 1], positions in N; empty only without ids
-  std::vector<float> topk_weights;    // [N, L, K]; needs topk_ids
+  TraceMeta meta = {};
+  int64_t num_steps = 0;                   // S >= 1
+  int32_t load_ranks = 0;                  // ranks axis of `loads`: 1 or num_ranks; 0 = no loads
+  std::vector<int32_t> loads = {};         // [S, L, load_ranks, E]
+  std::vector<int16_t> topk_ids = {};      // [N, L, K], -1 = not routed
+  std::vector<int64_t> step_offsets = {};  // [S + 1]; empty only without ids
+  std::vector<int64_t> rank_offsets = {};  // [S, P + 1], positions in N; empty only without ids
+  std::vector<float> topk_weights = {};    // [N, L, K]; needs topk_ids
   // What a recorder adds.
-  std::vector<int32_t> realised_rows;  // [S, L, P], rows each rank computed
-  std::vector<int32_t>
-      instances;  // [M, 6]: step (from 0 in this file), layer idx, expert, rank, slot, rows
-  std::vector<float> phase_us;  // [S, L, P, 8]
-  std::vector<uint8_t> flags;   // [S, L]: 1 warm-up, 2 replay
+  std::vector<int32_t> realised_rows = {};  // [S, L, P], rows each rank computed
+  // [M, 6]: step (from 0 in this file), layer idx, expert, rank, slot, rows
+  std::vector<int32_t> instances = {};
+  std::vector<float> phase_us = {};  // [S, L, P, 8]
+  std::vector<uint8_t> flags = {};   // [S, L]: 1 warm-up, 2 replay
   bool has_ids() const { return !step_offsets.empty(); }
   int32_t num_layers() const { return static_cast<int32_t>(meta.layers.size()); }
 };

@@ -65,10 +65,12 @@ void check_offsets(const TraceData& data, std::string_view name) {
   const auto& steps = data.step_offsets;
   MF_CHECK(steps.front() == 0 && steps.back() == tokens, name, ": array step_offsets: runs from ",
            steps.front(), " to ", steps.back(), ", 0 to ", tokens, " tokens expected");
-  const int64_t max_tokens = kMaxRows / data.meta.topk;
   for (int64_t s = 0; s < data.num_steps; ++s) {
     MF_CHECK(steps[s] <= steps[s + 1], name, ": array step_offsets: falls from ", steps[s], " to ",
              steps[s + 1], " at step ", s);
+  }
+  const int64_t max_tokens = kMaxRows / data.meta.topk;
+  for (int64_t s = 0; s < data.num_steps; ++s) {
     MF_CHECK(steps[s + 1] - steps[s] <= max_tokens, name, ": step ", s, ": ",
              steps[s + 1] - steps[s], " tokens, at most ", max_tokens, " with topk ",
              data.meta.topk);
