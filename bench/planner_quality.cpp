@@ -33,8 +33,7 @@ struct Options {
 
 std::string case_key(const Setting& setting) {
   std::string key = "op=plan,P=" + std::to_string(setting.num_ranks) +
-                    ",T=" + std::to_string(setting.rows_per_rank) +
-                    "/K,s=" + std::to_string(setting.slots) +
+                    ",s=" + std::to_string(setting.slots) +
                     ",route=real-counts,planner=" + std::string(planner_name(setting.planner)) +
                     ",objective=" + std::string(objective_name(setting.objective));
   if (setting.rows_per_rank != 65536) {

@@ -48,6 +48,15 @@ TEST(PlannerQuota, the_owner_keeps_a_row_of_every_expert) {
   EXPECT_EQ(planned.plan.num_replicas(), 5);
 }
 
+TEST(PlannerQuota, a_replica_carries_the_lambda_that_it_costs) {
+  PlanConfig config = row_config(PlannerKind::kQuota, 4, 4, 1);
+  config.objective = Objective::kBackward;
+  config.lambda_blocks = 4;
+  const Planned planned = plan_once(config, loads_of(4, {160, 80, 80, 80}));
+  EXPECT_EQ(planned.plan.header().objective, 103u);
+  EXPECT_EQ(planned.loads, (std::vector<int32_t>{91, 103, 103, 103}));  // and 3 * 4 on rank 0
+}
+
 RC_GTEST_PROP(PlannerQuota, honours_the_least_rows_of_a_replica, ()) {
   const int32_t num_ranks = *rc::gen::inRange(1, 9);
   const int32_t num_experts = *rc::gen::inRange(1, 20);

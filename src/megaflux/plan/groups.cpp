@@ -1,5 +1,7 @@
 #include "megaflux/plan/groups.h"
 
+#include <limits>
+
 namespace megaflux {
 namespace {
 
@@ -28,17 +30,45 @@ Move choose_expert(const SearchState& state, int32_t donor, int32_t receiver, in
   return {largest, largest < 0 ? 0 : state.own_left(largest)};
 }
 
-// Lowest id on ties; -1 if no rank with a free slot is below its capacity.
+// A value and a rank in one number, so that a plain maximum or minimum finds the extreme value and,
+// among equals, the lowest rank. Ranks are below 2^10, values below 2^31.
+constexpr int64_t kRankSpan = 1 << 10;
+int64_t max_key(int64_t value, int32_t rank) {
+  return value * kRankSpan + (kRankSpan - 1 - rank);
+}
+int32_t rank_of_max(int64_t key) {
+  return static_cast<int32_t>(kRankSpan - 1 - key % kRankSpan);
+}
+int64_t min_key(int64_t value, int32_t rank) {
+  return value * kRankSpan + rank;
+}
+int32_t rank_of_min(int64_t key) {
+  return static_cast<int32_t>(key % kRankSpan);
+}
+
+// The rank furthest above its capacity, -1 if none is above.
+int32_t choose_donor(std::span<const int32_t> gaps) {
+  int64_t best = 0;
+  for (int32_t r = 0; r < static_cast<int32_t>(gaps.size()); ++r) {
+    best = std::max(best, max_key(gaps[r], r));
+  }
+  return best < kRankSpan ? -1 : rank_of_max(best);
+}
+
+// -1 if no rank with a free slot is below its capacity.
 int32_t choose_receiver(const SearchState& state, ReceiverRule rule, int32_t excess,
                         std::span<const uint8_t> refused) {
-  int32_t largest = -1, covering = -1;
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  int64_t largest = 0, covering = kNone;
   const std::span<const int32_t> gaps = state.gaps();
   for (int32_t r = 0; r < state.problem().num_ranks; ++r) {
-    if (gaps[r] >= 0 || state.slots_left(r) == 0 || refused[r] != 0) continue;
-    if (largest < 0 || gaps[r] < gaps[largest]) largest = r;
-    if (-gaps[r] >= excess && (covering < 0 || gaps[r] > gaps[covering])) covering = r;
+    const bool may_host = (state.slots_left(r) != 0) & (refused[r] == 0);
+    const int32_t deficit = may_host ? -gaps[r] : 0;
+    largest = std::max(largest, max_key(deficit, r));
+    covering = std::min(covering, deficit >= excess ? min_key(deficit, r) : kNone);
   }
-  return rule == ReceiverRule::kSmallestCover && covering >= 0 ? covering : largest;
+  if (rule == ReceiverRule::kSmallestCover && covering != kNone) return rank_of_min(covering);
+  return largest < kRankSpan ? -1 : rank_of_max(largest);
 }
 
 }  // namespace
@@ -48,10 +78,9 @@ void search_groups(ReceiverRule rule, int64_t target, SearchState& state) {
   std::vector<uint8_t>& refused = state.rank_marks();
   for (;;) {
     const std::span<const int32_t> gaps = state.gaps();
-    const int32_t donor =
-        static_cast<int32_t>(std::max_element(gaps.begin(), gaps.end()) - gaps.begin());
+    const int32_t donor = choose_donor(gaps);
+    if (donor < 0) return;
     const int32_t excess = gaps[donor];
-    if (excess <= 0) return;
     std::fill(refused.begin(), refused.end(), uint8_t{0});
     for (;;) {
       const int32_t receiver = choose_receiver(state, rule, excess, refused);

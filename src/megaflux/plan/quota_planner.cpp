@@ -56,7 +56,8 @@ int64_t QuotaPlanner::least_possible(const DomainProblem& problem) {
 // The rank with most room among those that may take rows of `expert`, lowest id on ties, or -1.
 int32_t QuotaPlanner::choose_target(int32_t expert, int32_t available) const {
   const DomainProblem& problem = state_.problem();
-  const int32_t need = state_.gap(problem.owner[expert]);
+  // A new replica also has to carry the lambda that it costs its owner.
+  const int32_t need = state_.gap(problem.owner[expert]) + problem.lambda_blocks;
   int32_t best = -1;
   for (int32_t r = 0; r < problem.num_ranks; ++r) {
     const int32_t room = -state_.gap(r);
@@ -75,7 +76,8 @@ bool QuotaPlanner::export_excess(int32_t donor) {
       const int32_t available = state_.own_left(e) - 1;
       const int32_t target = choose_target(e, available);
       if (target < 0) break;
-      state_.open(e, target, std::min({state_.gap(donor), -state_.gap(target), available}));
+      const int32_t need = state_.gap(donor) + problem.lambda_blocks;
+      state_.open(e, target, std::min({need, -state_.gap(target), available}));
     }
     if (state_.gap(donor) <= 0) return true;
   }
