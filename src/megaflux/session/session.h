@@ -46,19 +46,19 @@ struct SessionConfig {
 
 struct ForwardCall {
   int32_t layer = 0;
-  std::span<const RoutingView> routing;  // [P]
-  std::span<const void* const> x;        // [P]
-  std::span<void* const> y;              // [P], overwritten
-  bool keeps_z = true;                   // false: nothing is kept of Z, as in inference
-  const Plan* plan = nullptr;            // from outside, checked; null = plan here
+  std::span<const RoutingView> routing = {};  // [P]
+  std::span<const void* const> x = {};        // [P]
+  std::span<void* const> y = {};              // [P], overwritten
+  bool keeps_z = true;                        // false: nothing is kept of Z, as in inference
+  const Plan* plan = nullptr;                 // from outside, checked; null = plan here
   Fault fault = Fault::kNone;
 };
 
 struct BackwardCall {
-  std::span<const void* const> dy;            // [P]
-  std::span<void* const> dx;                  // [P], overwritten
-  std::span<float* const> dp;                 // [P], overwritten
-  std::span<const GradientOutput> gradients;  // [P], of each rank's experts
+  std::span<const void* const> dy = {};            // [P]
+  std::span<void* const> dx = {};                  // [P], overwritten
+  std::span<float* const> dp = {};                 // [P], overwritten
+  std::span<const GradientOutput> gradients = {};  // [P], of each rank's experts
   bool plans_afresh = false;   // plan again for the backward objective; Z is then recomputed
   const Plan* plan = nullptr;  // or a plan from outside, checked; Z is then recomputed
   Fault fault = Fault::kNone;

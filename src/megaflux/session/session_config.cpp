@@ -1,5 +1,6 @@
 #include "megaflux/session/session_config.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "megaflux/base/check.h"
@@ -97,11 +98,12 @@ void check_backward_call(const ForwardState& state, const BackwardCall& call,
                call.gradients.size() == ranks,
            "backward: dy, dx, dp and gradients of ", call.dy.size(), ", ", call.dx.size(), ", ",
            call.dp.size(), " and ", call.gradients.size(), " ranks, the session has ", ranks);
-  const auto owned = owned_experts(layer.owner_of, layer.num_ranks);
   for (size_t rank = 0; rank < ranks; ++rank) {
     check_tensors(tokens_of(state, static_cast<int32_t>(rank)),
                   {{"dy", call.dy[rank]}, {"dx", call.dx[rank]}, {"dp", call.dp[rank]}});
-    if (owned[rank] == 0) continue;
+    if (std::count(layer.owner_of.begin(), layer.owner_of.end(), static_cast<int32_t>(rank)) == 0) {
+      continue;
+    }
     const GradientOutput& gradient = call.gradients[rank];
     MF_CHECK(gradient.w1 != nullptr && gradient.w2 != nullptr, "gradients of rank ", rank,
              ": w1 or w2 is null");

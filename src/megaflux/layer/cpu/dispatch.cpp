@@ -59,7 +59,7 @@ void pull_tile(const RoleView& view, const Tile& tile) {
   clear_rows(view, tile.index, 0, first);
   for (int32_t r = first; r < tile.num_rows; ++r) pull_row(view, origins[r], tile.index, r);
   clear_rows(view, tile.index, tile.num_rows, kTileRows);
-  if (view.launch.fault == Fault::kLostFlag && tile.index == 0) return;
+  if (view.launch.fault == Fault::kLostFlag) return;
   add_signal(view.ctx, view.counter(ws.fields.tiles_pulled), 1);
 }
 

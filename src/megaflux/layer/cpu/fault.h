@@ -1,5 +1,7 @@
 // Faults that the executor commits on purpose, so that checks can be shown to catch them. Each acts
-// on every rank, in one place of the code.
+// on every rank, in one place of the code. What catches them: kLostFlag the deadline; the others
+// the comparison with the reference and with fixed placement; kStaleSlot and kSkipReplicaGradient
+// also the moved bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +14,8 @@ enum class Fault : uint8_t {
   kDropRow,     // the first row of a rank's first tile is not pulled; zeros stand in its place
   kSwapKOrder,  // a token's results are summed in descending k
   kSkipReplicaGradient,  // the owner leaves out the gradient of an expert's first replica
-  kLostFlag,    // one arrival of rows is never signalled: the last x_full of a rank times out
-  kWrongOwner,  // a slot pulls the weights of the next expert from that expert's owner
+  kLostFlag,             // arrivals of rows are never signalled: x_full[0] times out
+  kWrongOwner,           // a slot pulls the weights of the next expert from that expert's owner
 };
 
 }  // namespace megaflux

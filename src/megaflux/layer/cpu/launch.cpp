@@ -83,10 +83,13 @@ const void* row_operand(const RoleView& view, const std::byte* pool_rows,
 }
 
 void await_rows(const RoleView& view, const Tile& tile) {
-  wait_for(view.ctx, {.tag = WaitTag::kXFull,
-                      .word = view.counter(view.ws.fields.tiles_pulled),
-                      .expected = static_cast<uint32_t>(tile.index) + 1,
-                      .index = tile.index});
+  RankContext ctx = view.ctx;
+  // Peers wait for what this rank then does not do; the flag that is lost shall be the one named.
+  if (view.launch.fault == Fault::kLostFlag) ctx.waits.deadline /= 2;
+  wait_for(ctx, {.tag = WaitTag::kXFull,
+                 .word = view.counter(view.ws.fields.tiles_pulled),
+                 .expected = static_cast<uint32_t>(tile.index) + 1,
+                 .index = tile.index});
 }
 
 void push_result(const RoleView& view, const RowOrigin& origin, const float* row) {

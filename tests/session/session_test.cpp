@@ -1,0 +1,229 @@
+// Sessions: planned steps against the reference, contexts, replay, layers that share slots,
+// residency.
+#include "megaflux/session/session.h"
+
+#include <gtest/gtest.h>
+
+#include "session/step_rig.h"
+
+namespace megaflux {
+namespace {
+
+class SessionCases : public testing::TestWithParam<LayerCase> {};
+
+TEST_P(SessionCases, PlannedStepMatchesTheReference) {
+  const StepData data(GetParam(), 41);
+  StepRig rig(data);
+  ForwardContext context = rig.forward();
+  const Plan plan = context.state().plan;
+  rig.backward(context);
+  const Errors errors = errors_of(data, rig.out, reference_output(data.problem(), plan));
+  EXPECT_LE(errors.y, output_tolerance(data.shape()));
+  EXPECT_LE(errors.worst_gradient(), gradient_tolerance(data.shape()));
+}
+
+TEST_P(SessionCases, EveryPlannerGivesTheSameTokenBits) {
+  const StepData data(GetParam(), 42);
+  SessionConfig config = session_config(data);
+  config.plan.planner = PlannerKind::kFixed;
+  const StepOutput fixed = StepRig(data, config).step();
+  for (const PlannerKind planner :
+       {PlannerKind::kMegaflux, PlannerKind::kPaper, PlannerKind::kQuota}) {
+    config.plan.planner = planner;
+    StepRig rig(data, config);
+    EXPECT_EQ(token_difference(fixed, rig.step()), "") << planner_name(planner);
+    ForwardContext context = rig.forward();
+    rig.backward(context, {.plans_afresh = true});
+    EXPECT_EQ(token_difference(fixed, rig.out), "") << planner_name(planner) << ", fresh backward";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, SessionCases, testing::ValuesIn(case_table()),
+                         [](const auto& named) { return named.param.name; });
+
+TEST(Session, IC_27_ReplayTakesTheSavedPlanAndNeverPlans) {
+  const StepData data(case_named("eight_ranks"), 43);
+  StepRig rig(data);
+  ForwardContext first = rig.forward();
+  const std::vector<TypedVector> y = rig.out.y;
+  ForwardContext second = rig.replay(first);
+  EXPECT_EQ(rig.report.head_ns, 0);
+  EXPECT_EQ(second.state().plan, first.state().plan);
+  for (size_t rank = 0; rank < y.size(); ++rank) EXPECT_EQ(rig.out.y[rank].bytes, y[rank].bytes);
+  rig.backward(second);
+  const StepOutput replayed = rig.out;
+  rig.backward(first);
+  EXPECT_EQ(token_difference(replayed, rig.out) + gradient_difference(replayed, rig.out), "");
+}
+
+TEST(Session, ContextServesExactlyOneBackward) {
+  const StepData data(case_named("two_ranks_bf16"), 44);
+  StepRig rig(data);
+  ForwardContext context = rig.forward();
+  rig.backward(context);
+  EXPECT_THROW(rig.backward(context), Error);
+  EXPECT_THROW((void)rig.replay(context), Error);
+  // A refused argument leaves the context as it is.
+  ForwardContext other = rig.forward();
+  BackwardCall call = rig.backward_call({}, GradientMode::kNewFp32);
+  call.dy = {};
+  EXPECT_THROW(rig.session().backward(other, call, rig.report), Error);
+  EXPECT_FALSE(other.is_consumed());
+  rig.backward(other);
+}
+
+TEST(Session, ContextsInFlightAreLimitedAndNamed) {
+  const StepData data(case_named("two_ranks_bf16"), 45);
+  SessionConfig config = session_config(data);
+  config.max_contexts = 2;
+  StepRig rig(data, config);
+  ForwardContext a = rig.forward();
+  ForwardContext b = rig.forward();
+  EXPECT_THROW((void)rig.forward(), Error);
+  a.release();
+  EXPECT_NO_THROW((void)rig.forward());
+}
+
+TEST(Session, ContextOfOldWeightsIsRefused) {
+  const StepData data(case_named("two_ranks_bf16"), 46);
+  StepRig rig(data);
+  ForwardContext context = rig.forward();
+  rig.session().weights_changed(0);
+  EXPECT_THROW(rig.backward(context), Error);
+}
+
+// IC_23: layers share slots, pools and packs; each result is that of a session of its own.
+TEST(Session, IC_23_LayersShareSlots) {
+  const StepData first(case_named("one_hot"), 47);
+  const StepData second(case_named("one_hot"), 48);
+  StepRig rig(first, 2);
+  for (int32_t rank = 0; rank < second.num_ranks(); ++rank) {
+    rig.session().set_weights(1, rank, second.owned(rank));
+  }
+  rig.session().group().set_delay_fuzz(3);
+  ForwardContext a = rig.forward(0);
+  const std::vector<TypedVector> y0 = rig.out.y;
+  ForwardContext b = rig.forward(1);
+  const std::vector<TypedVector> y1 = rig.out.y;
+  rig.backward(b);
+  rig.backward(a);
+  StepRig alone(first);
+  const StepOutput expected = alone.step();
+  for (size_t rank = 0; rank < y0.size(); ++rank) {
+    EXPECT_EQ(y0[rank].bytes, expected.y[rank].bytes);
+    EXPECT_NE(y1[rank].bytes, y0[rank].bytes) << "other weights must give other results";
+  }
+  StepOutput got = rig.out;
+  got.y = expected.y;
+  EXPECT_EQ(token_difference(expected, got) + gradient_difference(expected, got), "");
+}
+
+TEST(Session, KeptReplicasMoveNothingUntilWeightsChange) {
+  StepData data(case_named("one_hot"), 49);
+  SessionConfig config = session_config(data);
+  config.keeps_replicas = true;
+  StepRig rig(data, config);
+  const StepOutput first = rig.step();
+  EXPECT_EQ(rig.report.total(Traffic::kWeights), 0) << "the backward finds the forward's replicas";
+  const StepOutput second = rig.step();
+  EXPECT_EQ(rig.report.total(Traffic::kWeights), 0);
+  EXPECT_EQ(token_difference(first, second), "");
+  data.redraw_weights(1234);
+  rig.session().weights_changed(0);
+  ForwardContext context = rig.forward();
+  EXPECT_GT(rig.report.total(Traffic::kWeights), 0);
+  const Plan plan = context.state().plan;
+  rig.backward(context);
+  const Errors errors = errors_of(data, rig.out, reference_output(data.problem(), plan));
+  EXPECT_LE(errors.y, output_tolerance(data.shape())) << "a stale replica was used";
+}
+
+TEST(Session, MovedBytesAreWhatThePlanImplies) {
+  const StepData data(case_named("eight_ranks"), 50);
+  StepRig rig(data);
+  ForwardContext context = rig.forward();
+  const ForwardState& state = context.state();
+  const LayerShape& shape = data.shape();
+  int64_t remote_rows = 0;
+  for (int32_t e = 0; e < shape.num_experts; ++e) {
+    for (const Instance& instance : state.plan.instances_of(e)) {
+      int64_t row = 0;
+      const int64_t begin = int64_t{instance.first_block} * state.plan.dims().block_rows;
+      const int64_t end =
+          begin + state.loads.rows_in_blocks(e, instance.first_block, instance.num_blocks,
+                                             state.plan.dims().block_rows);
+      for (int32_t source = 0; source < data.num_ranks(); ++source) {
+        const int64_t next = row + state.loads.rows(source, e);
+        if (source != instance.rank) {
+          remote_rows += std::max<int64_t>(0, std::min(end, next) - std::max(begin, row));
+        }
+        row = next;
+      }
+    }
+  }
+  ASSERT_GT(remote_rows, 0);
+  ASSERT_GT(state.plan.num_replicas(), 0);
+  const int64_t row_bytes = shape.hidden * dtype_bytes(shape.dtype);
+  EXPECT_EQ(rig.report.total(Traffic::kDispatch), remote_rows * row_bytes);
+  EXPECT_EQ(rig.report.total(Traffic::kCombine), remote_rows * row_bytes);
+  EXPECT_EQ(rig.report.total(Traffic::kWeights),
+            state.plan.header().num_copies * shape.expert_bytes());
+  EXPECT_EQ(rig.report.total(Traffic::kGradients), 0);
+  const int32_t replicas = state.plan.num_replicas();
+  rig.backward(context);
+  EXPECT_EQ(rig.report.total(Traffic::kDispatch), remote_rows * (2 * row_bytes + 4));
+  EXPECT_EQ(rig.report.total(Traffic::kCombine), remote_rows * (row_bytes + 4));
+  EXPECT_EQ(rig.report.total(Traffic::kGradients), replicas * shape.expert_gradient_bytes());
+  int64_t in = 0;
+  int64_t out = 0;
+  for (int32_t rank = 0; rank < data.num_ranks(); ++rank) {
+    in += rig.report.bytes_in(Traffic::kCombine, rank);
+    out += rig.report.bytes_out(Traffic::kCombine, rank);
+  }
+  EXPECT_EQ(in, rig.report.total(Traffic::kCombine));
+  EXPECT_EQ(out, rig.report.total(Traffic::kCombine));
+}
+
+TEST(Session, PlansFromOutsideAreCheckedAndExecuted) {
+  const StepData data(case_named("eight_ranks"), 51);
+  StepRig rig(data);
+  const StepOutput planned = rig.step();
+  const Plan outside = random_plan(data, 17, 77);
+  EXPECT_EQ(token_difference(planned, rig.step(0, &outside)), "");
+  const StepData other(case_named("eight_ranks"), 52);
+  const Plan wrong = random_plan(other, 17, 77);
+  EXPECT_THROW((void)rig.forward(0, &wrong), Error);
+  EXPECT_EQ(token_difference(planned, rig.step()), "") << "the session goes on after a refusal";
+}
+
+TEST(Session, OrphansAreAnOutcome) {
+  const StepData data(case_named("eight_ranks"), 53);
+  SessionConfig config = session_config(data);
+  config.plan.active = {1, 1, 1, 0, 1, 1, 1, 1};
+  StepRig rig(data, config);
+  const ForwardContext context = rig.forward();
+  EXPECT_TRUE(context.empty());
+  EXPECT_FALSE(rig.report.plan.orphans.empty());
+}
+
+TEST(Session, IC_33_LostSignalEndsInANamedErrorAndRecovers) {
+  const StepData data(case_named("eight_ranks"), 54);
+  SessionConfig config = session_config(data);
+  config.waits.deadline = std::chrono::milliseconds(500);
+  StepRig rig(data, config);
+  try {
+    (void)rig.forward(0, nullptr, Fault::kLostFlag);
+    FAIL() << "the lost signal went unnoticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+    EXPECT_NE(std::string(error.what()).find("x_full"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW((void)rig.forward(), Error) << "a failed session refuses calls";
+  rig.session().recover();
+  StepRig sound(data);
+  const StepOutput expected = sound.step();
+  EXPECT_EQ(token_difference(expected, rig.step()), "");
+}
+
+}  // namespace
+}  // namespace megaflux
