@@ -80,7 +80,8 @@ std::vector<int32_t> draw_ids(std::span<const int32_t> counts, int32_t num_token
 std::vector<float> draw_weights(std::span<const int32_t> topk_ids, int32_t topk, uint64_t seed) {
   MF_CHECK(topk >= 1 && topk_ids.size() % topk == 0, "topk: ", topk, " does not divide ",
            topk_ids.size(), " ids");
-  Rng rng(seed);
+  // Not the stream that draw_ids takes from the same seed.
+  Rng rng(mix64(~seed));
   std::vector<float> weights(topk_ids.size());
   std::vector<double> raw(topk);
   for (size_t begin = 0; begin < topk_ids.size(); begin += topk) {
