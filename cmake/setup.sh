@@ -10,8 +10,9 @@ BUILD_PROGRAMS=(g++:g++ cmake:cmake ninja-build:ninja pkgconf:pkg-config python3
 # ocl-icd-opencl-dev: the CMake file of libdnnl-dev looks for OpenCL.
 BUILD_LIBRARIES=(libdnnl-dev ocl-icd-opencl-dev libcli11-dev libfmt-dev nlohmann-json3-dev libzip-dev
                  librapidcheck-dev libgtest-dev libbenchmark-dev)
-# cbc proves optima, clang-format checks the layout of the sources.
+# cbc proves optima, clang-format checks the layout of the sources, NumPy reads and writes our traces.
 TEST_PROGRAMS=(coinor-cbc:cbc clang-format:clang-format)
+TEST_LIBRARIES=(python3-numpy)
 
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then
   BOLD=$'\e[1m' RED=$'\e[31m' YELLOW=$'\e[33m' GREEN=$'\e[32m' PLAIN=$'\e[0m'
@@ -65,15 +66,17 @@ install_packages() {
 
 # ensure_packages build|test
 ensure_packages() {
-  local programs=("${BUILD_PROGRAMS[@]}") missing
-  if [[ $1 == test ]]; then programs+=("${TEST_PROGRAMS[@]}"); fi
+  local programs=("${BUILD_PROGRAMS[@]}") libraries=("${BUILD_LIBRARIES[@]}") missing
+  if [[ $1 == test ]]; then
+    programs+=("${TEST_PROGRAMS[@]}") libraries+=("${TEST_LIBRARIES[@]}")
+  fi
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     mapfile -t missing < <(missing_packages "${programs[@]}")
-    shout "No apt here: nothing is installed. Needed are (Debian names): ${programs[*]%%:*} ${BUILD_LIBRARIES[*]}"
+    shout "No apt here: nothing is installed. Needed are (Debian names): ${programs[*]%%:*} ${libraries[*]}"
     ((${#missing[@]} == 0)) || die "missing programs: ${missing[*]}; install them and try again"
     return
   fi
-  mapfile -t missing < <(missing_packages "${programs[@]}" -- "${BUILD_LIBRARIES[@]}")
+  mapfile -t missing < <(missing_packages "${programs[@]}" -- "${libraries[@]}")
   if ((${#missing[@]})); then
     install_packages "${missing[@]}"
   else

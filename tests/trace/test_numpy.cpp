@@ -13,7 +13,7 @@ namespace {
 bool python(const std::string& code, const std::vector<std::string>& arguments = {}) {
   const TempFolder folder;
   write_bytes(folder.file("script.py"), bytes_of(code));
-  std::string command = "python3 '" + folder.file("script.py") + "'";
+  std::string command = MF_PYTHON " '" + folder.file("script.py") + "'";
   for (const std::string& argument : arguments) command += " '" + argument + "'";
   return std::system(command.c_str()) == 0;
 }
