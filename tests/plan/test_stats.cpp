@@ -27,10 +27,11 @@ struct Example {
     config.dims = {3, 2, 1, 128};
     lay_out({});
   }
-  void lay_out(std::vector<int32_t> resident) {
+  void lay_out(std::vector<int32_t> resident, int32_t replica_blocks = 2) {
     const std::vector<int32_t> owner_of{0, 0, 1};
     const std::vector<int32_t> blocks{5, 1, 1};
-    const std::vector<DraftReplica> replicas{{.expert = 0, .rank = 1, .num_blocks = 2}};
+    const std::vector<DraftReplica> replicas{
+        {.expert = 0, .rank = 1, .num_blocks = replica_blocks}};
     plan.assign({.dims = config.dims,
                  .owner_of = owner_of,
                  .blocks = blocks,
@@ -134,6 +135,14 @@ TEST(PlanStats, ResidentReplicaMovesNoWeightsButItsGradient) {
   EXPECT_EQ(bytes[1].weights_in, 0);
   EXPECT_EQ(bytes[0].weights_out, 0);
   EXPECT_EQ(bytes[1].gradients_out, 384 * 4);
+}
+
+TEST(PlanStats, ReplicaWithoutBlocksMovesWeightsButNoGradient) {
+  Example example;
+  example.lay_out({}, 0);
+  const auto bytes = bytes_per_rank(example.plan, example.loads, {.replica = 7, .gradient = 1000});
+  EXPECT_EQ(bytes[1], (RankBytes{.weights_in = 7}));
+  EXPECT_EQ(bytes[0], (RankBytes{.weights_out = 7}));
 }
 
 TEST(PlanStats, WithoutSourcesRemoteRowsAreNull) {
