@@ -58,10 +58,11 @@ class FaultTest : public ::testing::TestWithParam<int32_t> {
 };
 
 TEST_P(FaultTest, ARankNeverArrives) {
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 2; ++round) {
     run_sound(round);
     try {
       group_.run([&](RankContext& ctx) {
+        ctx.waits.deadline = 1s;  // on a loaded machine the others take a while to arrive
         if (ctx.rank != 2) toy_launch(ctx, fields_);
       });
       FAIL();
@@ -93,7 +94,7 @@ TEST_P(FaultTest, ARankDiesAfterItsEntry) {
   EXPECT_THROW(group_.run([&](RankContext& ctx) {
     ctx.waits.deadline = 60s;
     if (ctx.rank == 3 && ctx.role == Role::kCompute) {
-      enter(ctx, {.op = LaunchOp::kForward, .layer = 5});
+      enter(ctx, {.op = LaunchOp::kForward, .layer = static_cast<int32_t>(ctx.epoch & 7u)});
       throw std::logic_error("half way");
     }
     toy_launch(ctx, fields_);
@@ -106,6 +107,7 @@ TEST_P(FaultTest, ARankDiesAfterItsEntry) {
 
 TEST_P(FaultTest, ARankSkipsItsExit) {
   EXPECT_THROW(group_.run([&](RankContext& ctx) {
+    ctx.waits.deadline = 20s;
     if (ctx.rank == 0 && ctx.role == Role::kCompute) {
       enter(ctx, {.op = LaunchOp::kForward});
       return;
@@ -115,6 +117,8 @@ TEST_P(FaultTest, ARankSkipsItsExit) {
       finish_comm(ctx);
     } else {
       enter(ctx, {.op = LaunchOp::kForward});
+      await_comm(ctx);
+      ctx.waits.deadline = 100ms;
       leave(ctx);
     }
   }),
@@ -124,6 +128,7 @@ TEST_P(FaultTest, ARankSkipsItsExit) {
 
 TEST_P(FaultTest, ASignalIsLost) {
   EXPECT_THROW(group_.run([&](RankContext& ctx) {
+    ctx.waits.deadline = 20s;
     if (ctx.role == Role::kComm) {
       join_entry(ctx);
       finish_comm(ctx);
@@ -133,11 +138,10 @@ TEST_P(FaultTest, ASignalIsLost) {
     uint32_t* const arrived = ctx.heap.at(1, fields_.arrived, ctx.epoch);
     if (ctx.rank != 3) add_signal(ctx, arrived, 1);
     if (ctx.rank == 1) {
+      ctx.waits.deadline = 500ms;  // ranks 0 and 2 will have added by then
       wait_for(ctx, {.tag = WaitTag::kYCount, .word = arrived, .expected = 4});
     }
-    ctx.waits.deadline = 60s;
     leave(ctx);
-    ctx.waits.deadline = 100ms;
   }),
                Error);
   expect_poisoned_then_recover(
