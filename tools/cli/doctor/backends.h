@@ -17,8 +17,8 @@ struct Feature {
 struct Backend {
   std::string name;
   bool is_available = false;
-  std::string reason;  // why it is not available; empty if it is
-  std::vector<Feature> features;
+  std::string reason = {};  // why it is not available; empty if it is
+  std::vector<Feature> features = {};
 };
 
 // The GEMM that the CPU layer uses here, with its library and version.

@@ -1,0 +1,112 @@
+#include "cli/run/routing_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "cli/data_folder.h"
+#include "megaflux/base/check.h"
+#include "megaflux/moe/route_family.h"
+#include "megaflux/trace/route_file.h"
+
+namespace megaflux::cli {
+namespace {
+
+constexpr auto kDefaultTrace = "esft_law.npz";
+// Model layer 19 of the default trace: imbalance 2.32 on 8 ranks.
+constexpr int32_t kDefaultLayer = 18;
+constexpr int32_t kDefaultTokensPerRank = 1024;
+
+int64_t num_tokens(const std::vector<Routing>& routing) {
+  int64_t sum = 0;
+  for (const Routing& rank : routing) sum += rank.num_tokens;
+  return sum;
+}
+
+// Keeps the first tokens of every rank so that `wanted` remain, spread evenly.
+void keep_tokens(std::vector<Routing>& routing, int64_t wanted) {
+  const int64_t available = num_tokens(routing);
+  MF_CHECK(wanted <= available, "--tokens: ", wanted, " is outside [0, ", available,
+           "], the tokens of this step");
+  int64_t seen = 0, kept = 0;
+  for (Routing& rank : routing) {
+    seen += rank.num_tokens;
+    const int64_t kept_by_now = seen * wanted / std::max<int64_t>(available, 1);
+    rank.num_tokens = static_cast<int32_t>(kept_by_now - kept);
+    rank.topk_ids.resize(static_cast<size_t>(rank.num_tokens) * rank.topk);
+    rank.topk_weights.resize(static_cast<size_t>(rank.num_tokens) * rank.topk);
+    kept = kept_by_now;
+  }
+}
+
+RoutingSource from_trace(const RunOptions& options) {
+  const bool is_default = options.trace.empty();
+  const std::string path = is_default ? data_folder() + "/" + kDefaultTrace : options.trace;
+  const Trace trace = open_trace("--trace", path);
+  const int32_t layer = pick_layer(trace, options.where.layer >= 0 ? options.where.layer
+                                          : is_default             ? kDefaultLayer
+                                                                   : 0);
+  const int32_t step = pick_step(trace, std::max(options.where.step, 0));
+  MF_CHECK(trace.meta().topk > 0, "--trace: ", path,
+           " does not state K, which token-level routing needs");
+  RoutingSource source{.routing = trace.routing(step, layer, options.plan.num_ranks, options.seed),
+                       .num_experts = trace.meta().num_experts,
+                       .topk = trace.meta().topk,
+                       .origin = trace_place(trace, path, layer, step)};
+  if (options.num_tokens > 0) keep_tokens(source.routing, options.num_tokens);
+  return source;
+}
+
+// Recorded counts of the real-* families: every step and layer of one trace.
+std::vector<int32_t> counts_for_family(const RunOptions& options) {
+  static const std::map<int32_t, const char*> kFiles = {{256, "glm52_prefill_counts.npz"},
+                                                        {128, "qwen3_30b_a3b_decode_counts.npz"},
+                                                        {64, "olmoe_lens_counts.npz"}};
+  std::string path = options.trace;
+  if (path.empty()) {
+    const auto file = kFiles.find(options.num_experts);
+    MF_CHECK(file != kFiles.end(), "--experts: ", options.num_experts,
+             " has no recorded counts for ", "--route ", options.route,
+             ", 64, 128 and 256 have; or name a trace with --trace");
+    path = data_folder() + "/" + file->second;
+  }
+  const Trace trace = open_trace("--trace", path);
+  MF_CHECK(trace.meta().num_experts == options.num_experts, "--experts: ", options.num_experts,
+           " differs from the ", trace.meta().num_experts, " of ", path);
+  return recorded_counts(trace);
+}
+
+RoutingSource from_family(const RunOptions& options) {
+  const int32_t num_ranks = options.plan.num_ranks;
+  RouteRequest request{.family = route_family_from_name(options.route),
+                       .num_experts = options.num_experts,
+                       .topk = options.topk,
+                       .num_ranks = num_ranks,
+                       .tokens_per_rank = kDefaultTokensPerRank,
+                       .seed = options.seed};
+  if (options.num_tokens > 0) {
+    MF_CHECK(options.num_tokens % num_ranks == 0, "--tokens: ", options.num_tokens,
+             " is no multiple of --ranks ", num_ranks, ", as --route needs");
+    request.tokens_per_rank = static_cast<int32_t>(options.num_tokens / num_ranks);
+  }
+  std::vector<int32_t> counts;
+  if (needs_recorded_counts(request.family)) {
+    counts = counts_for_family(options);
+    request.recorded_counts = counts;
+  }
+  RouteSet routes = make_routes(request);
+  return {.routing = std::move(routes.routing),
+          .num_experts = options.num_experts,
+          .topk = options.topk,
+          .origin = fmt::format("route family {}, seed {}", options.route, options.seed)};
+}
+
+}  // namespace
+
+RoutingSource make_routing(const RunOptions& options) {
+  return options.route.empty() ? from_trace(options) : from_family(options);
+}
+
+}  // namespace megaflux::cli

@@ -1,0 +1,152 @@
+// `megaflux run`: one MoE layer with fixed placement and with dynamic replication, checked.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/run/run_report.h"
+#include "megaflux/base/check.h"
+#include "megaflux/plan/legality.h"
+
+namespace megaflux::cli {
+namespace {
+
+Fault fault_of(const std::string& name) {
+  const Choices& names = fault_choices();
+  const auto found = std::find(names.begin(), names.end(), name);
+  // fault_choices() lists the faults in the order of the enumeration, which starts with kNone.
+  return found == names.end() ? Fault::kNone : static_cast<Fault>(found - names.begin() + 1);
+}
+
+Plan read_plan(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  MF_CHECK(file.is_open(), "--plan: ", path, " cannot be read");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  try {
+    return Plan::from_bytes(std::as_bytes(std::span(text)));
+  } catch (const Error& error) {
+    throw Error(error.code(), "--plan: " + path + ": " + error.what());
+  }
+}
+
+// Some faults need something to break.
+void check_fault(const RunOptions& options, const Plan& plan) {
+  const Fault fault = fault_of(options.fault);
+  const bool needs_replica = fault == Fault::kStaleSlot || fault == Fault::kWrongOwner ||
+                             fault == Fault::kSkipReplicaGradient;
+  MF_CHECK(!needs_replica || plan.num_replicas() > 0, "--inject: ", options.fault,
+           " needs a replica, the plan has 0");
+  MF_CHECK(fault != Fault::kSkipReplicaGradient || !options.is_forward_only,
+           "--inject: ", options.fault, " needs the backward pass, --forward-only leaves it out");
+}
+
+// What the replicated execution will run, to see beforehand whether a fault can act.
+Plan preview_plan(const Workload& workload, const ExecutionTask& task) {
+  if (!task.outside_plan.empty()) return task.outside_plan;
+  Plan plan;
+  PlanReport report;
+  make_planner(task.plan)->plan(workload.loads(), {}, plan, report);
+  return plan;
+}
+
+ExecutionTask replicated_task(const Workload& workload, const RunOptions& options) {
+  ExecutionTask task;
+  task.name = "replicated";
+  task.plan = plan_config_of(options.plan, workload.shape().num_experts, workload.shape().topk);
+  task.fault = fault_of(options.fault);
+  if (!options.plan_file.empty()) {
+    const Plan plan = read_plan(options.plan_file);
+    const PlanDims dims = plan.dims(), expected = task.plan.dims;
+    MF_CHECK(dims.num_experts == expected.num_experts && dims.num_ranks == expected.num_ranks &&
+                 dims.replica_slots == expected.replica_slots,
+             "--plan: ", options.plan_file, ": E ", dims.num_experts, ", P ", dims.num_ranks,
+             ", s ", dims.replica_slots, ", the run has E ", expected.num_experts, ", P ",
+             expected.num_ranks, ", s ", expected.replica_slots);
+    task.outside_plan = adopt_plan(plan.bytes(), workload.loads(), task.plan);
+  }
+  if (task.fault != Fault::kNone) check_fault(options, preview_plan(workload, task));
+  return task;
+}
+
+ExecutionTask fixed_task(const ExecutionTask& replicated) {
+  ExecutionTask task;
+  task.name = "fixed";
+  task.plan = replicated.plan;
+  task.plan.planner = PlannerKind::kFixed;
+  task.plan.objective = Objective::kForward;
+  task.plan.dims.replica_slots = 0;
+  task.plan.cost.reset();
+  return task;
+}
+
+RunOutcome compute(const Workload& workload, const RunOptions& options, Progress& progress) {
+  const bool has_backward = !options.is_forward_only;
+  ExecutionTask replicated = replicated_task(workload, options);
+  ExecutionTask fixed = fixed_task(replicated);
+  Samples samples;
+  if (!can_check_all(workload)) samples = draw_samples(workload, options.seed);
+  int done = 1;
+  const auto on_step = [&](const std::string& name) { progress.step(done++, name); };
+  for (ExecutionTask* task : {&fixed, &replicated}) {
+    // A second pass shows that bits repeat and times a warm one; large layers go without.
+    task->repeats = samples.tokens.empty() ? 2 : 1;
+    task->entries = samples.entries;
+  }
+  RunOutcome outcome;
+  outcome.fixed = execute(workload, options, fixed, on_step);
+  outcome.replicated = execute(workload, options, replicated, on_step);
+  if (!outcome.fixed.has_finished() || !outcome.replicated.has_finished()) return outcome;
+  on_step("reference");
+  outcome.expected = compute_expected(workload, outcome.replicated.plan, has_backward, samples);
+  outcome.fixed_errors = measure_errors(workload, *outcome.expected, outcome.fixed.outputs);
+  outcome.replicated_errors =
+      measure_errors(workload, *outcome.expected, outcome.replicated.outputs);
+  return outcome;
+}
+
+ExitCode run_layer(const RunOptions& options) {
+  check_output("--json", options.json_target);
+  check_combination(options);
+  const auto begin = std::chrono::steady_clock::now();
+  RunResult result;
+  result.options = &options;
+  std::unique_ptr<const Workload> workload;
+  {
+    Progress progress(6);
+    progress.step(0, "drawing tokens and weights");
+    workload = std::make_unique<const Workload>(options);
+    result.workload = workload.get();
+    result.outcome = compute(*workload, options, progress);
+    result.checks = run_checks(*workload, options, result.outcome);
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!is_stdout(options.json_target)) print_run(result);
+  write_json(options.json_target, run_json(result));
+  if (result.is_good()) return ExitCode::kOk;
+  if (is_stdout(options.json_target)) fmt::print(stderr, "megaflux: {}\n", verdict_line(result));
+  return ExitCode::kCheckFailed;
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand(
+      "run", "One MoE layer with fixed placement and with dynamic replication, checked.");
+  add_run_options(*command, *options);
+  command->footer(
+      "Example: megaflux run\n"
+      "         megaflux run --hidden 2048 --inter 1408 --slots 4\n"
+      "         megaflux run --route zipf-k3 --experts 128 --topk 8 --json -\n"
+      "         megaflux run --inject stale-slot        must fail, and say why");
+  command->callback(
+      [options, &invocation] { invocation.action = [options] { return run_layer(*options); }; });
+}
+
+}  // namespace megaflux::cli

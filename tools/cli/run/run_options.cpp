@@ -1,0 +1,100 @@
+#include "cli/run/run_options.h"
+
+#include <CLI/CLI.hpp>
+#include "cli/options.h"
+#include "megaflux/base/check.h"
+#include "megaflux/moe/route_family.h"
+
+namespace megaflux::cli {
+namespace {
+
+void add_routing_options(CLI::App& app, RunOptions& options) {
+  constexpr auto kGroup = "Routing";
+  add_file(app, "--trace", options.trace, "trace to take a step from; default: esft_law.npz")
+      ->group(kGroup);
+  add_integer(app, "--layer", options.where.layer, {0, 1 << 20},
+              "index into the trace's layers; 18 for the default trace, else 0")
+      ->default_str("")
+      ->group(kGroup);
+  add_integer(app, "--step", options.where.step, {0, INT32_MAX}, "step of the trace")
+      ->default_str("0")
+      ->group(kGroup);
+  add_integer(app, "--tokens", options.num_tokens, {0, 1 << 26},
+              "tokens over all ranks; 0 = all of the step, or 1024 a rank of a family")
+      ->group(kGroup);
+  add_choice(app, "--route", options.route, route_choices(),
+             "generate a route family instead of reading a trace")
+      ->type_name("FAMILY")
+      ->group(kGroup);
+  add_integer(app, "--experts", options.num_experts, {1, 4096}, "E of a family")->group(kGroup);
+  add_integer(app, "--topk", options.topk, {1, 64}, "K of a family")->group(kGroup);
+  add_integer(app, "--seed", options.seed, {0, INT64_MAX}, "seed of everything that is drawn")
+      ->group(kGroup);
+}
+
+void add_execution_options(CLI::App& app, RunOptions& options) {
+  constexpr auto kGroup = "Execution";
+  auto* backward =
+      app.add_flag("--backward", options.is_backward_asked, "forward and backward, the default")
+          ->group(kGroup);
+  app.add_flag("--forward-only", options.is_forward_only, "leave the backward pass out")
+      ->excludes(backward)
+      ->group(kGroup);
+  add_choice(app, "--z", options.z, {"saved", "recompute"},
+             "keep Z for the backward pass, or compute it again")
+      ->group(kGroup);
+  add_integer(app, "--capacity", options.capacity_rows, {0, INT32_MAX},
+              "pool rows a rank, a multiple of 128; 0 = the default of the library")
+      ->group(kGroup);
+  add_file(app, "--plan", options.plan_file,
+           "execute this plan (plan --plan-out) instead of planning")
+      ->group(kGroup);
+  add_choice(app, "--inject", options.fault, fault_choices(),
+             "break the executor on purpose; the run must notice")
+      ->type_name("FAULT")
+      ->group(kGroup);
+  add_decimal(app, "--deadline", options.deadline_seconds, 0.01, 3600,
+              "seconds a rank waits for another before it gives up")
+      ->group(kGroup);
+}
+
+}  // namespace
+
+const Choices& route_choices() {
+  static const Choices choices = [] {
+    Choices names;
+    for (int32_t i = 0; i < kNumRouteFamilies; ++i) {
+      names.emplace_back(route_family_name(static_cast<RouteFamily>(i)));
+    }
+    return names;
+  }();
+  return choices;
+}
+
+const Choices& fault_choices() {
+  static const Choices choices = {"stale-slot",   "drop-row",
+                                  "swap-k-order", "skip-replica-gradient",
+                                  "lost-flag",    "wrong-owner"};
+  return choices;
+}
+
+void add_run_options(CLI::App& app, RunOptions& options) {
+  options.plan.hidden = 256;
+  options.plan.inter = 192;
+  add_json(app, options.json_target);
+  add_routing_options(app, options);
+  add_planner_options(app, options.plan);
+  add_table_options(app, options.plan);
+  add_cost_options(app, options.plan);
+  add_execution_options(app, options);
+}
+
+void check_combination(const RunOptions& options) {
+  if (options.route.empty()) return;
+  MF_CHECK(options.where.layer < 0, "--layer: ", options.where.layer,
+           " picks from a trace, --route ", options.route, " generates");
+  MF_CHECK(options.where.step < 0, "--step: ", options.where.step, " picks from a trace, --route ",
+           options.route, " generates");
+}
+
+}  // namespace megaflux::cli
