@@ -137,7 +137,7 @@ void append_result(const std::filesystem::path& file, const Result& result,
       << std::setprecision(6) << result.value << ", \"unit\": \"" << result.unit
       << "\", \"case\": \"" << result.case_key << "\", \"samples\": [";
   for (size_t i = 0; i < result.samples.size(); ++i) {
-    out << (i == 0 ? "" : ", ") << std::setprecision(5) << result.samples[i];
+    out << (i == 0 ? "" : ", ") << std::defaultfloat << std::setprecision(6) << result.samples[i];
   }
   out << "], \"clock\": \"" << std::put_time(std::gmtime(&now), "%FT%TZ")
       << "\", \"gpu_uuid\": \"cpu\", \"commit\": \"" << commit << "\", \"command\": \"" << command

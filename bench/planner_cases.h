@@ -29,7 +29,7 @@ LoadTable scaled_loads(const PlannerCase& trace_case, int32_t num_ranks, int64_t
 // The value below or at which `percent` of the samples lie (nearest rank).
 double percentile(std::vector<double> samples, double percent);
 
-// One line of bench/results: see docs/planners.md. `samples` is printed with six decimals.
+// One line of bench/results; samples keep six significant digits.
 struct Result {
   std::string figure;
   double value = 0;

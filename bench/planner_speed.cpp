@@ -16,7 +16,7 @@ namespace megaflux::bench {
 namespace {
 
 constexpr int32_t kNumExperts = 256;
-constexpr int kRepeats = 15;
+constexpr int kRepeats = 31;
 
 struct Setting {
   PlannerKind planner;
