@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <numeric>
 #include <string>
 
@@ -125,7 +126,8 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   megaflux::bench::Options options;
-  for (int i = 0; i < argc; ++i) options.command += (i == 0 ? "" : " ") + std::string(argv[i]);
+  options.command = std::filesystem::path(argv[0]).filename().string();
+  for (int i = 1; i < argc; ++i) options.command += " " + std::string(argv[i]);
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--details") {
