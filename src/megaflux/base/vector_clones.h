@@ -7,7 +7,7 @@
 // then.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define MF_VECTOR_CLONES __attribute__((target_clones("arch=haswell", "default")))
+#define MF_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define MF_VECTOR_CLONES
 #endif

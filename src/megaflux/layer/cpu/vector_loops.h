@@ -18,8 +18,6 @@ void round_in_place(float* values, int64_t count);
 
 // sum[i] = sum[i] + in[i].
 void add(const float* in, float* sum, int64_t count);
-// out[i] = in[i] + sum[i], rounded to bf16.
-void add_rounded(const float* in, Bf16* sum, int64_t count);
 // sum[i] = fma(scale, in[i], sum[i]).
 void add_scaled(float scale, const float* in, float* sum, int64_t count);
 void add_scaled(float scale, const Bf16* in, float* sum, int64_t count);
