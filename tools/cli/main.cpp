@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "cli/command.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "megaflux/base/check.h"
 
@@ -37,6 +38,14 @@ std::string first_line(std::string_view message) {
   return std::string(message.substr(0, message.find('\n')));
 }
 
+// The parser reports a missing command before an unknown one; here the word itself is named.
+void check_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2 || arguments[1].starts_with("-")) return;
+  Choices commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  check_choice("command", arguments[1], commands);
+}
+
 ExitCode call(int argc, char** argv) {
   Invocation invocation;
   invocation.arguments.assign(argv, argv + argc);
@@ -51,6 +60,7 @@ ExitCode call(int argc, char** argv) {
   add_plan_command(app, invocation);
   add_bench_command(app, invocation);
   add_doctor_command(app, invocation);
+  check_command(app, invocation.arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -12,6 +12,19 @@
 namespace megaflux::cli {
 namespace {
 
+// How long a rank waits for another. Some waits last as long as the whole layer, so large ones get
+// more time, counted at a rate that a busy machine still reaches.
+std::chrono::milliseconds deadline(const Workload& workload, const RunOptions& options) {
+  constexpr double kLeastSeconds = 30, kSlowFlopsPerSecond = 5e9, kPasses = 3;
+  double seconds = options.deadline_seconds;
+  if (seconds == 0) {
+    const double flops = kPasses * static_cast<double>(workload.shape().forward_flops_per_row()) *
+                         static_cast<double>(workload.loads().total_rows());
+    seconds = kLeastSeconds + flops / kSlowFlopsPerSecond;
+  }
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
 SessionConfig session_config(const Workload& workload, const RunOptions& options,
                              const ExecutionTask& task) {
   SessionConfig config;
@@ -24,8 +37,7 @@ SessionConfig session_config(const Workload& workload, const RunOptions& options
   config.pool_rows = options.capacity_rows;
   config.z_rows = options.z == "saved" ? -1 : 0;
   config.max_contexts = 1;
-  config.waits.deadline =
-      std::chrono::milliseconds(static_cast<int64_t>(options.deadline_seconds * 1000));
+  config.waits.deadline = deadline(workload, options);
   return config;
 }
 

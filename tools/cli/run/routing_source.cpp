@@ -18,6 +18,8 @@ constexpr auto kDefaultTrace = "esft_law.npz";
 // Model layer 19 of the default trace: imbalance 2.32 on 8 ranks.
 constexpr int32_t kDefaultLayer = 18;
 constexpr int32_t kDefaultTokensPerRank = 1024;
+constexpr int32_t kDefaultExperts = 64;
+constexpr int32_t kDefaultTopk = 6;
 
 int64_t num_tokens(const std::vector<Routing>& routing) {
   int64_t sum = 0;
@@ -60,32 +62,32 @@ RoutingSource from_trace(const RunOptions& options) {
 }
 
 // Recorded counts of the real-* families: every step and layer of one trace.
-std::vector<int32_t> counts_for_family(const RunOptions& options) {
+std::vector<int32_t> counts_for_family(const RunOptions& options, int32_t num_experts) {
   static const std::map<int32_t, const char*> kFiles = {{256, "glm52_prefill_counts.npz"},
                                                         {128, "qwen3_30b_a3b_decode_counts.npz"},
                                                         {64, "olmoe_lens_counts.npz"}};
   std::string path = options.trace;
   if (path.empty()) {
-    const auto file = kFiles.find(options.num_experts);
-    MF_CHECK(file != kFiles.end(), "--experts: ", options.num_experts,
-             " has no recorded counts for ", "--route ", options.route,
-             ", 64, 128 and 256 have; or name a trace with --trace");
+    const auto file = kFiles.find(num_experts);
+    MF_CHECK(file != kFiles.end(), "--experts: ", num_experts, " has no recorded counts for ",
+             "--route ", options.route, ", 64, 128 and 256 have; or name a trace with --trace");
     path = data_folder() + "/" + file->second;
   }
   const Trace trace = open_trace("--trace", path);
-  MF_CHECK(trace.meta().num_experts == options.num_experts, "--experts: ", options.num_experts,
+  MF_CHECK(trace.meta().num_experts == num_experts, "--experts: ", num_experts,
            " differs from the ", trace.meta().num_experts, " of ", path);
   return recorded_counts(trace);
 }
 
 RoutingSource from_family(const RunOptions& options) {
   const int32_t num_ranks = options.plan.num_ranks;
-  RouteRequest request{.family = route_family_from_name(options.route),
-                       .num_experts = options.num_experts,
-                       .topk = options.topk,
-                       .num_ranks = num_ranks,
-                       .tokens_per_rank = kDefaultTokensPerRank,
-                       .seed = options.seed};
+  RouteRequest request{
+      .family = route_family_from_name(options.route),
+      .num_experts = options.num_experts > 0 ? options.num_experts : kDefaultExperts,
+      .topk = options.topk > 0 ? options.topk : kDefaultTopk,
+      .num_ranks = num_ranks,
+      .tokens_per_rank = kDefaultTokensPerRank,
+      .seed = options.seed};
   if (options.num_tokens > 0) {
     MF_CHECK(options.num_tokens % num_ranks == 0, "--tokens: ", options.num_tokens,
              " is no multiple of --ranks ", num_ranks, ", as --route needs");
@@ -93,14 +95,17 @@ RoutingSource from_family(const RunOptions& options) {
   }
   std::vector<int32_t> counts;
   if (needs_recorded_counts(request.family)) {
-    counts = counts_for_family(options);
+    counts = counts_for_family(options, request.num_experts);
     request.recorded_counts = counts;
   }
-  RouteSet routes = make_routes(request);
-  return {.routing = std::move(routes.routing),
-          .num_experts = options.num_experts,
-          .topk = options.topk,
-          .origin = fmt::format("route family {}, seed {}", options.route, options.seed)};
+  try {
+    return {.routing = make_routes(request).routing,
+            .num_experts = request.num_experts,
+            .topk = request.topk,
+            .origin = fmt::format("route family {}, seed {}", options.route, options.seed)};
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string("--route: ") + error.what());
+  }
 }
 
 }  // namespace

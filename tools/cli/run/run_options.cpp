@@ -8,6 +8,9 @@
 namespace megaflux::cli {
 namespace {
 
+constexpr int32_t kMaxRunRanks = 128;
+constexpr int64_t kLeastCapacity = 256;
+
 void add_routing_options(CLI::App& app, RunOptions& options) {
   constexpr auto kGroup = "Routing";
   add_file(app, "--trace", options.trace, "trace to take a step from; default: esft_law.npz")
@@ -26,8 +29,12 @@ void add_routing_options(CLI::App& app, RunOptions& options) {
              "generate a route family instead of reading a trace")
       ->type_name("FAMILY")
       ->group(kGroup);
-  add_integer(app, "--experts", options.num_experts, {1, 4096}, "E of a family")->group(kGroup);
-  add_integer(app, "--topk", options.topk, {1, 64}, "K of a family")->group(kGroup);
+  add_integer(app, "--experts", options.num_experts, {1, 4096}, "E of a family")
+      ->default_str("64")
+      ->group(kGroup);
+  add_integer(app, "--topk", options.topk, {1, 64}, "K of a family")
+      ->default_str("6")
+      ->group(kGroup);
   add_integer(app, "--seed", options.seed, {0, INT64_MAX}, "seed of everything that is drawn")
       ->group(kGroup);
 }
@@ -53,8 +60,9 @@ void add_execution_options(CLI::App& app, RunOptions& options) {
              "break the executor on purpose; the run must notice")
       ->type_name("FAULT")
       ->group(kGroup);
-  add_decimal(app, "--deadline", options.deadline_seconds, 0.01, 3600,
-              "seconds a rank waits for another before it gives up")
+  add_decimal(
+      app, "--deadline", options.deadline_seconds, 0, 3600,
+      "seconds a rank waits for another before it gives up; 0 = 30 and more for large layers")
       ->group(kGroup);
 }
 
@@ -90,7 +98,21 @@ void add_run_options(CLI::App& app, RunOptions& options) {
 }
 
 void check_combination(const RunOptions& options) {
-  if (options.route.empty()) return;
+  MF_CHECK(options.plan.num_ranks <= kMaxRunRanks, "--ranks: ", options.plan.num_ranks,
+           " is outside [1, ", kMaxRunRanks, "], each rank of a run is two threads");
+  MF_CHECK(options.capacity_rows == 0 || options.capacity_rows >= kLeastCapacity,
+           "--capacity: ", options.capacity_rows, " is below ", kLeastCapacity,
+           ", two tiles of 128 rows");
+  if (options.route.empty()) {
+    MF_CHECK(options.num_experts == 0, "--experts: ", options.num_experts,
+             " is for --route, a trace states its own");
+    MF_CHECK(options.topk == 0, "--topk: ", options.topk,
+             " is for --route, a trace states its own");
+    return;
+  }
+  MF_CHECK(options.trace.empty() || needs_recorded_counts(route_family_from_name(options.route)),
+           "--trace: ", options.trace, " is not read by --route ", options.route,
+           ", only real-* families take counts from a trace");
   MF_CHECK(options.where.layer < 0, "--layer: ", options.where.layer,
            " picks from a trace, --route ", options.route, " generates");
   MF_CHECK(options.where.step < 0, "--step: ", options.where.step, " picks from a trace, --route ",

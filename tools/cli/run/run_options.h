@@ -14,10 +14,10 @@ struct RunOptions {
   // Routing: a step of a trace, or a route family.
   std::string trace;  // empty = the default trace
   TraceStep where;
-  int64_t num_tokens = 0;  // over all ranks; 0 = the trace's, or 1024 a rank of a family
-  std::string route;       // empty = from the trace
-  int32_t num_experts = 64;
-  int32_t topk = 6;
+  int64_t num_tokens = 0;   // over all ranks; 0 = the trace's, or 1024 a rank of a family
+  std::string route;        // empty = from the trace
+  int32_t num_experts = 0;  // of a family; 0 = 64
+  int32_t topk = 0;         // of a family; 0 = 6
   uint64_t seed = 1;
   // Execution.
   int64_t capacity_rows = 0;  // pool rows a rank; 0 = enough for any step
@@ -26,7 +26,7 @@ struct RunOptions {
   bool is_forward_only = false;
   std::string plan_file;
   std::string fault;
-  double deadline_seconds = 30;
+  double deadline_seconds = 0;  // 0 = by the size of the layer
   std::string json_target;
 };
 
