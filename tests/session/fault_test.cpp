@@ -11,7 +11,7 @@ namespace {
 LayerCase fault_case() {
   LayerCase c;
   c.name = "fault";
-  c.shape = {.num_experts = 16, .topk = 6, .hidden = 128, .inter = 32};
+  c.shape = {.num_experts = 16, .topk = 6, .hidden = 64, .inter = 16};
   c.tokens = {300, 300, 300, 300};
   c.route = RouteKind::kSkewed;
   c.replica_slots = 2;

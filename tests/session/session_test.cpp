@@ -209,7 +209,7 @@ TEST(Session, OrphansAreAnOutcome) {
 TEST(Session, IC_33_LostSignalEndsInANamedErrorAndRecovers) {
   const StepData data(case_named("eight_ranks"), 54);
   SessionConfig config = session_config(data);
-  config.waits.deadline = std::chrono::milliseconds(500);
+  config.waits.deadline = std::chrono::milliseconds(6000);
   StepRig rig(data, config);
   try {
     (void)rig.forward(0, nullptr, Fault::kLostFlag);

@@ -87,7 +87,7 @@ void pull_slots(const RoleView& view, Matrix matrix, bool is_first) {
     const bool is_kept = !is_filled.empty() && is_filled[slot] != 0;
     if (!is_kept && view.launch.fault != Fault::kStaleSlot) {
       int32_t owner = 0;
-      ws.slot_arrivals[slot] += is_first;
+      if (is_first) ++ws.slot_arrivals[slot];
       const ExpertWeights from = owner_weights(view, slot_expert[slot], owner);
       const int64_t moved = is_w1 ? ws.slots.copy_w1(slot, from) : ws.slots.copy_w2(slot, from);
       if (owner != ctx.rank) ws.report.add(Traffic::kWeights, owner, moved);

@@ -175,7 +175,7 @@ int64_t Gemm::packed_bytes() const {
 }
 
 void Gemm::pack_b(const void* b, void* packed) {
-  Implementation& gemm = *implementation_;
+  [[maybe_unused]] Implementation& gemm = *implementation_;
 #ifdef MEGAFLUX_HAS_ONEDNN
   if (gemm.backend != GemmBackend::kPlainLoops) {
     dnnl::memory from(plain_desc(gemm.shape.k, gemm.shape.n, gemm.shape.is_b_transposed,
