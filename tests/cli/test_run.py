@@ -20,6 +20,7 @@ class DefaultRun(ProgramTest):
         self.assertEqual(run["schema"], "megaflux.run/1")
         self.assertTrue(run["all_hold"])
         self.assertEqual(run["failed_checks"], [])
+        self.assertEqual(run["bitwise"], {"y": True, "dx": True})
         self.assertEqual(run["reference"], "whole")
         self.assertAlmostEqual(run["imbalance_before"], 2.32, delta=0.01)
         self.assertLess(run["imbalance_after"], 1.05)

@@ -118,6 +118,13 @@ Json checks_json(const std::vector<Check>& checks) {
   return list;
 }
 
+// True or false, or null if the check was not made.
+Json verdict_of(const std::vector<Check>& checks, const std::string& name) {
+  const auto found = std::find_if(checks.begin(), checks.end(),
+                                  [&](const Check& check) { return check.name == name; });
+  return found == checks.end() ? Json() : Json(found->holds);
+}
+
 // What the replicated execution adds at the top level, so that scripts find it at once.
 void add_replication(const Workload& workload, const Execution& execution, Json& json) {
   json["replicas"] = execution.stats.num_replicas;
@@ -147,13 +154,15 @@ Json run_json(const RunResult& result) {
   json["reference"] = !outcome.expected              ? Json()
                       : outcome.expected->is_sampled ? Json("sampled")
                                                      : Json("whole");
+  json["bitwise"] = {{"y", verdict_of(result.checks, "y-bitwise")},
+                     {"dx", verdict_of(result.checks, "dx-bitwise")}};
   json["checks"] = checks_json(result.checks);
   json["all_hold"] = all_hold(result.checks);
-  Json caught_by = Json::array();
+  Json failed = Json::array();
   for (const Check& check : result.checks) {
-    if (!check.holds) caught_by.push_back(check.name);
+    if (!check.holds) failed.push_back(check.name);
   }
-  json["failed_checks"] = caught_by;
+  json["failed_checks"] = failed;
   json["seconds"] = result.seconds;
   return json;
 }
