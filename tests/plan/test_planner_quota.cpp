@@ -74,7 +74,7 @@ RC_GTEST_PROP(PlannerQuota, honours_the_least_rows_of_a_replica, ()) {
       if (instance.slot < 0 && totals[e] > 0) RC_ASSERT(instance.num_blocks >= 1);
     }
   }
-  // No rank above the threshold that could have been lower: exporting stops exactly there.
+  // Whatever it moves, it is no worse than moving nothing.
   const Planned fixed = plan_once(
       [&] {
         PlanConfig other = config;

@@ -8,6 +8,7 @@
 // ceil(16384 * 1.01) = 16548. Rank 0 exports 48,988 rows: 16,548 to rank 1, 16,548 to rank 2,
 // 15,892 to rank 3.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "megaflux/plan/domain_planner.h"
@@ -42,28 +43,48 @@ int64_t QuotaPlanner::first_threshold(const DomainProblem& problem) const {
   return std::max(problem.tau, ceil_div(scaled_up(work, config().slack_ppm) * 1024, speed));
 }
 
-// No threshold below this is feasible: every owner keeps a row of each of its experts.
+// No threshold below this is feasible, since
+//  - an owner keeps a row of each expert and pays lambda for each that has replicas, and those are
+//    at most as many as the slots of the other ranks;
+//  - unless nobody exports, some rank must have room for the smallest replica that pays. Room never
+//    grows while donors export, since none falls below the threshold.
 int64_t QuotaPlanner::least_possible(const DomainProblem& problem) {
-  if (problem.replica_slots == 0) return problem.max_fixed_finish();
-  int64_t least = 0;
+  const int64_t lambda = problem.lambda_blocks;
+  const int64_t others_slots = int64_t{problem.replica_slots} * (problem.num_ranks - 1);
+  int64_t after_export = 0;
+  int64_t smallest = std::numeric_limits<int64_t>::max();
   for (int32_t r = 0; r < problem.num_ranks; ++r) {
-    const int32_t kept = problem.first_owned[r + 1] - problem.first_owned[r];
-    least = std::max(least, problem.finish(r, kept));
+    int64_t kept = problem.fixed_load[r], replicated = 0;
+    for (int32_t e = problem.first_owned[r]; e < problem.first_owned[r + 1]; ++e) {
+      const int64_t needed = std::max<int64_t>(problem.least_present[e], lambda + 1);
+      if (problem.blocks[e] <= needed || replicated == others_slots) continue;
+      ++replicated;  // experts stand in descending size, so these save most
+      kept -= problem.blocks[e] - 1 - lambda;
+      smallest = std::min(smallest, needed);
+    }
+    after_export = std::max(after_export, problem.finish(r, static_cast<int32_t>(kept)));
   }
-  return least;
+  const int64_t most = problem.max_fixed_finish();
+  int64_t first_room = most;
+  for (int32_t r = 0; r < problem.num_ranks; ++r) {
+    if (smallest > problem.total_blocks - problem.fixed_load[r]) continue;
+    const auto load = static_cast<int32_t>(problem.fixed_load[r] + smallest);
+    first_room = std::min(first_room, problem.finish(r, load));
+  }
+  return std::max(after_export, first_room);
 }
 
 // The rank with most room among those that may take rows of `expert`, lowest id on ties, or -1.
 int32_t QuotaPlanner::choose_target(int32_t expert, int32_t available) const {
   const DomainProblem& problem = state_.problem();
   // A new replica also has to carry the lambda that it costs its owner.
-  const int32_t need = state_.gap(problem.owner[expert]) + problem.lambda_blocks;
+  const int64_t need = int64_t{state_.gap(problem.owner[expert])} + problem.lambda_blocks;
   int32_t best = -1;
   for (int32_t r = 0; r < problem.num_ranks; ++r) {
     const int32_t room = -state_.gap(r);
     if (room <= 0 || (best >= 0 && room <= -state_.gap(best))) continue;
     if (!state_.can_open(expert, r)) continue;
-    if (std::min({need, room, available}) >= state_.least_to_open(expert, r)) best = r;
+    if (std::min<int64_t>({need, room, available}) >= state_.least_to_open(expert, r)) best = r;
   }
   return best;
 }
@@ -76,8 +97,9 @@ bool QuotaPlanner::export_excess(int32_t donor) {
       const int32_t available = state_.own_left(e) - 1;
       const int32_t target = choose_target(e, available);
       if (target < 0) break;
-      const int32_t need = state_.gap(donor) + problem.lambda_blocks;
-      state_.open(e, target, std::min({need, -state_.gap(target), available}));
+      const int64_t need = int64_t{state_.gap(donor)} + problem.lambda_blocks;
+      const int64_t rows = std::min<int64_t>({need, -state_.gap(target), available});
+      state_.open(e, target, static_cast<int32_t>(rows));
     }
     if (state_.gap(donor) <= 0) return true;
   }

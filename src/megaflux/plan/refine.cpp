@@ -15,8 +15,10 @@ int32_t room(const SearchState& state, int32_t rank, int64_t limit) {
 int32_t hand_over(int32_t i, int64_t limit, bool apply, SearchState& state) {
   const DomainProblem& p = state.problem();
   const int32_t expert = state.replicas()[i].expert;
-  const int32_t own_room = room(state, p.owner[expert], limit) + p.lambda_blocks;
-  int32_t rest = state.replicas()[i].blocks - std::max(0, own_room);
+  // Without the replica its owner no longer pays lambda for it.
+  const int64_t own_room = int64_t{room(state, p.owner[expert], limit)} + p.lambda_blocks;
+  const int32_t blocks = state.replicas()[i].blocks;
+  int32_t rest = blocks - static_cast<int32_t>(std::clamp<int64_t>(own_room, 0, blocks));
   for (int32_t j = state.first_replica(expert); j >= 0 && rest > 0; j = state.replicas()[j].next) {
     if (j == i) continue;
     const int32_t take = std::min(rest, room(state, state.replicas()[j].rank, limit));

@@ -62,15 +62,16 @@ void SearchState::add(int32_t i, int32_t blocks) {
 }
 
 void SearchState::drop(int32_t i) {
-  add(i, -replicas_[i].blocks);
   const SearchReplica& replica = replicas_[i];
   const int32_t e = replica.expert;
+  // Lambda first: blocks and lambda together may pass 31 bits.
+  gap_[problem_->owner[e]] -= problem_->lambda_blocks;
+  add(i, -replica.blocks);
   int32_t* link = &head_[e];
   while (*link != i) link = &replicas_[*link].next;
   *link = replica.next;
   holders_[e * words_ + replica.rank / 64] &= ~(uint64_t{1} << (replica.rank % 64));
   ++slots_left_[replica.rank];
-  gap_[problem_->owner[e]] -= problem_->lambda_blocks;
 }
 
 }  // namespace megaflux
