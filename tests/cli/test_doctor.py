@@ -16,6 +16,7 @@ class Doctor(ProgramTest):
         self.assertTrue(backends["cpu"]["available"])
         self.assertIsNone(backends["cpu"]["reason"])
         self.assertFalse(backends["cuda"]["available"])
+        self.assertRegex(doctor["gemm"], r"^(oneDNN \d+\.\d+\.\d+|plain loops), ")
         self.assertTrue(backends["cuda"]["reason"])
         for backend in backends.values():
             for feature in backend["features"]:

@@ -186,6 +186,7 @@ Execution execute(const Workload& workload, const RunOptions& options, const Exe
       poison(execution.outputs);
       if (!run_once(workload, session, task, has_backward, execution)) return execution;
       const uint64_t hash = hash_of(execution.outputs);
+      ++execution.num_passes;
       if (i == 0) first_hash = hash;
       execution.is_repeatable = execution.is_repeatable && hash == first_hash;
     }

@@ -44,6 +44,7 @@ struct Execution {
   StepReport forward;
   StepReport backward;  // without ranks if there is none
   LayerOutputs outputs;
+  int32_t num_passes = 0;     // executions made
   bool is_repeatable = true;  // all repeats gave the same bits
   LayerMemory memory;         // bytes of one rank
   int64_t pool_rows = 0;      // C

@@ -33,7 +33,7 @@ void print_header(const TextStyle& style, const RunResult& result) {
   print_line("",
              fmt::format("{} tokens{}{} rows{}kappa {:.2f}", count_text(workload.num_tokens()), dot,
                          count_text(workload.loads().total_rows()), dot, kappa(workload.loads())));
-  print_line("layer", fmt::format("E {}  K {}  H {}  I {}{}{}{}GEMM: {}", shape.num_experts,
+  print_line("layer", fmt::format("E {}  K {}  H {}  I {}{}{}{}{}", shape.num_experts,
                                   shape.topk, shape.hidden, shape.inter, dot,
                                   dtype_name(shape.dtype), dot, result.outcome.fixed.gemm));
   const std::string planner =
@@ -114,7 +114,8 @@ void print_times(const Execution& execution) {
   const std::vector<int64_t> ns = compute_ns(execution);
   std::string line;
   for (size_t rank = 0; rank < std::min(ns.size(), kMaxShownRanks); ++rank) {
-    line += fmt::format("{:>7.1f}", static_cast<double>(ns[rank]) * 1e-6);
+    const double ms = static_cast<double>(ns[rank]) * 1e-6;
+    line += fmt::format("{:>8.{}f}", ms, ms < 1000 ? 1 : 0);
   }
   if (ns.size() > kMaxShownRanks) line += "  ...";
   fmt::print("  {:<12}{}\n", execution.name, line);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "megaflux/base/bf16.h"
@@ -17,6 +18,20 @@
 #endif
 
 namespace megaflux {
+namespace {
+
+// "oneDNN 2.6.3", the version that is loaded.
+std::string library_name() {
+#ifdef MEGAFLUX_HAS_ONEDNN
+  const dnnl::version_t* version = dnnl::version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+#else
+  return "oneDNN";
+#endif
+}
+
+}  // namespace
 
 std::string_view gemm_backend_name(GemmBackend backend) {
   switch (backend) {
@@ -24,10 +39,14 @@ std::string_view gemm_backend_name(GemmBackend backend) {
       return "automatic";
     case GemmBackend::kPlainLoops:
       return "plain loops, f32";
-    case GemmBackend::kOneDnnF32:
-      return "oneDNN, f32 (bf16 operands widened)";
-    case GemmBackend::kOneDnnBf16:
-      return "oneDNN, bf16";
+    case GemmBackend::kOneDnnF32: {
+      static const std::string name = library_name() + ", f32 GEMM (bf16 operands widened)";
+      return name;
+    }
+    case GemmBackend::kOneDnnBf16: {
+      static const std::string name = library_name() + ", bf16 GEMM";
+      return name;
+    }
   }
   return "unknown";
 }
