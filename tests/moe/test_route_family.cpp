@@ -240,6 +240,11 @@ TEST(RouteFamily, BadInputNamesTheLimit) {
   const std::vector<int32_t> zeros(16, 0);
   empty.recorded_counts = zeros;
   expect_bad_input(making(empty), {"real-high", "all recorded counts are 0"});
+  // All that take a request check it, not make_routes alone.
+  empty.num_experts = 0;
+  expect_bad_input([&] { route_totals(empty); }, {"num_experts: 0"});
+  expect_bad_input([&] { pick_recorded_row(empty); }, {"num_experts: 0"});
+  expect_bad_input([&] { check_claim(empty, {}); }, {"num_experts: 0"});
 }
 
 }  // namespace

@@ -103,6 +103,9 @@ TEST(WorkList, BadInputNamesTheLimit) {
   expect_bad_input([&] { list.assign(c.plan, c.loads, -1, PartOrder::kOwnedFirst); }, {"rank: -1"});
   const LoadTable other = LoadTable::from_totals(3, std::vector<int64_t>{1, 2, 3});
   expect_bad_input([&] { list.assign(c.plan, other, 0, PartOrder::kOwnedFirst); }, {"P 3", "P 2"});
+  // What a planner leaves behind where there is no legal plan.
+  expect_bad_input([&] { list.assign(Plan(), c.loads, 0, PartOrder::kOwnedFirst); },
+                   {"plan: is empty"});
 }
 
 // A legal plan with random replicas of random size.

@@ -159,6 +159,7 @@ TEST(SplitTable, NeedsSourcesAndTheRightLoads) {
   const std::vector<int64_t> totals{6};
   EXPECT_THROW(split.assign(example.plan, LoadTable::from_totals(2, totals)), Error);
   EXPECT_THROW(split.assign(example.plan, LoadTable(3, 1, Counts{6, 0, 0})), Error);
+  EXPECT_THROW(split.assign(Plan(), LoadTable(2, 1, Counts{6, 0})), Error);
 }
 
 RC_GTEST_PROP(SplitTableProperty, SumsAreExactAndLocalRowsStay, ()) {

@@ -85,6 +85,7 @@ RouteFigures measure_routes(std::span<const Routing> routing, int32_t num_expert
 }
 
 void check_claim(const RouteRequest& request, std::span<const Routing> routing) {
+  check_request(request);
   check_tokens(request, routing);
   const auto totals = totals_of(routing, request.num_experts);
   const RouteFigures figures = measure_routes(routing, request.num_experts);

@@ -14,19 +14,6 @@ constexpr std::array<std::string_view, kNumRouteFamilies> kNames = {
     "balanced", "near",        "hot-1.5",   "one-hot",     "zipf-k3",
     "zipf-k6",  "real-median", "real-high", "real-extreme"};
 
-void check_request(const RouteRequest& request) {
-  const auto in_range = [](std::string_view field, int64_t value, int64_t low, int64_t high) {
-    MF_CHECK(value >= low && value <= high, "route family: ", field, ": ", value, " is outside [",
-             low, ", ", high, "]");
-  };
-  in_range("num_experts", request.num_experts, 1, 4096);
-  in_range("topk", request.topk, 1, std::min(64, request.num_experts));
-  in_range("num_ranks", request.num_ranks, 1, 1024);
-  in_range("tokens_per_rank", request.tokens_per_rank, 1, int64_t{1} << 30);
-  in_range("rows of the step", int64_t{request.topk} * request.num_ranks * request.tokens_per_rank,
-           1, (int64_t{1} << 31) - 1);
-}
-
 // Counts of each source for balanced routing: the rows of all ranks go round the experts in one
 // cycle, so that rank p continues where rank p - 1 stopped. The experts with a row more than others
 // open the cycle.
@@ -75,6 +62,19 @@ std::vector<Routing> drawn_routing(const RouteRequest& request) {
 }
 
 }  // namespace
+
+void check_request(const RouteRequest& request) {
+  const auto in_range = [](std::string_view field, int64_t value, int64_t low, int64_t high) {
+    MF_CHECK(value >= low && value <= high, "route family: ", field, ": ", value, " is outside [",
+             low, ", ", high, "]");
+  };
+  in_range("num_experts", request.num_experts, 1, 4096);
+  in_range("topk", request.topk, 1, std::min(64, request.num_experts));
+  in_range("num_ranks", request.num_ranks, 1, 1024);
+  in_range("tokens_per_rank", request.tokens_per_rank, 1, int64_t{1} << 30);
+  in_range("rows of the step", int64_t{request.topk} * request.num_ranks * request.tokens_per_rank,
+           1, (int64_t{1} << 31) - 1);
+}
 
 std::string_view route_family_name(RouteFamily family) {
   return kNames[static_cast<size_t>(family)];

@@ -62,8 +62,11 @@ struct RouteSet {
   RouteFigures figures;
 };
 
-// Builds the family's routing and checks its claim. Throws kBadInput if the request is out of range
-// or the family does not exist for it, naming the limit.
+// Throws kBadInput naming the field, the value and the limit; all that take a request do.
+void check_request(const RouteRequest& request);
+
+// Builds the family's routing and checks its claim. Throws kBadInput if the family does not exist
+// for the request, naming the limit.
 RouteSet make_routes(const RouteRequest& request);
 
 // Throws kBadInput naming family, figure and claim unless `routing` is what the family promises,

@@ -179,6 +179,7 @@ std::span<const int32_t> recorded_row(const RouteRequest& request, int64_t row) 
 }  // namespace
 
 int64_t pick_recorded_row(const RouteRequest& request) {
+  check_request(request);
   const std::string_view name = route_family_name(request.family);
   MF_CHECK(
       !request.recorded_counts.empty() && request.recorded_counts.size() % request.num_experts == 0,
@@ -205,6 +206,7 @@ int64_t pick_recorded_row(const RouteRequest& request) {
 }
 
 std::vector<int32_t> route_totals(const RouteRequest& request) {
+  check_request(request);
   switch (request.family) {
     case RouteFamily::kBalanced:
       return balanced_totals(request);

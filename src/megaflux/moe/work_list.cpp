@@ -16,6 +16,7 @@ bool comes_first(PartOrder order, bool is_replica, bool is_replicated) {
 }  // namespace
 
 void WorkList::assign(const Plan& plan, const LoadTable& loads, int32_t rank, PartOrder order) {
+  MF_CHECK(!plan.empty(), "plan: is empty");
   const PlanDims dims = plan.dims();
   MF_CHECK(rank >= 0 && rank < dims.num_ranks, "rank: ", rank, " is outside [0, ", dims.num_ranks,
            ")");

@@ -50,7 +50,9 @@ enum class PartOrder : uint8_t {
 
 class WorkList {
  public:
-  // Rebuilds the list for `rank`, reusing the memory. Parts without rows are left out.
+  // Rebuilds the list for `rank`, reusing the memory. Parts without rows are left out. The plan
+  // must be legal for the loads. Throws kBadInput if it is empty (no legal plan), does not fit the
+  // loads' E and P, or has no such rank.
   void assign(const Plan& plan, const LoadTable& loads, int32_t rank, PartOrder order);
 
   int32_t rank() const { return rank_; }

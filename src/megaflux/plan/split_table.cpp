@@ -34,6 +34,7 @@ void split_source(int64_t count, int64_t total_left, std::span<int32_t> left,
 }  // namespace
 
 void SplitTable::assign(const Plan& plan, const LoadTable& loads) {
+  MF_CHECK(!plan.empty(), "plan: is empty");
   const PlanDims dims = plan.dims();
   MF_CHECK(loads.num_experts() == dims.num_experts && loads.num_ranks() == dims.num_ranks,
            "loads: E ", loads.num_experts(), ", P ", loads.num_ranks(), " given, the plan has E ",

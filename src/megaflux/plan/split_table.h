@@ -33,7 +33,7 @@ namespace megaflux {
 class SplitTable {
  public:
   // Rebuilds the table, reusing the memory. The plan must be legal for the loads. Throws kBadInput
-  // if the loads have no sources or do not fit the plan.
+  // if it is empty, or the loads have no sources or do not fit it.
   void assign(const Plan& plan, const LoadTable& loads);
 
   // Rows of `source` that go to the expert's instances, in the order of Plan::instances_of(expert).
