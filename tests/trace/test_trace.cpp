@@ -166,6 +166,12 @@ TEST(Trace, BadInputNamesArrayPlaceAndValue) {
   refused([](D& d) { d.topk_ids[5] = 3; },
           {"topk_ids", "token 1", "layer idx 0", "k 1", "3 is outside [-1, 3)"});
   refused([](D& d) { d.topk_ids[5] = -2; }, {"topk_ids", "-2"});
+  refused(
+      [](D& d) {
+        d.topk_ids.push_back(0);
+        d.topk_weights.push_back(0.5f);
+      },
+      {"topk_ids", "29 elements", "rows of L x K = 4"});
   refused([](D& d) { d.step_offsets[1] = 9; }, {"step_offsets", "falls from 9 to 7", "step 1"});
   refused([](D& d) { d.step_offsets[2] = 8; }, {"step_offsets", "0 to 8", "0 to 7 tokens"});
   refused([](D& d) { d.step_offsets[0] = -1; }, {"step_offsets", "-1"});

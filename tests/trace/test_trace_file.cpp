@@ -193,7 +193,9 @@ TEST(TraceFile, FilesThatCannotBeReadOrWritten) {
   const Trace trace(small_data());
   expect_bad_input(
       [&] { write_trace(folder.file("no/such/folder.npz"), trace, TracePacking::kStored); },
-      {"no/such/folder.npz", "cannot be written"});
+      {"no/such/folder.npz", "cannot be written", "No such file or directory"});
+  expect_bad_input([&] { read_trace(folder.file(std::string(5000, 'x'))); },
+                   {"cannot be read", "File name too long"});
   write_bytes(folder.file("text.npz"), bytes_of("this is no zip file at all, only text"));
   expect_bad_input([&] { read_trace(folder.file("text.npz")); }, {"text.npz", "no zip file"});
 }

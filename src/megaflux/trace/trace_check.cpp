@@ -36,6 +36,10 @@ void check_sizes(const TraceData& data, std::string_view name) {
     return;
   }
   MF_CHECK(meta.topk >= 1, name, ": meta topk: 0 (not stated) is not possible with topk_ids");
+  const int64_t ids_per_token = int64_t{data.num_layers()} * meta.topk;
+  MF_CHECK(static_cast<int64_t>(data.topk_ids.size()) % ids_per_token == 0, name,
+           ": array topk_ids: ", data.topk_ids.size(), " elements, rows of L x K = ", ids_per_token,
+           " expected");
   check_size(data.step_offsets, data.num_steps + 1, "step_offsets", name);
   MF_CHECK(!data.rank_offsets.empty(), name, ": array rank_offsets is missing");
   check_size(data.rank_offsets, data.num_steps * (meta.num_ranks + 1), "rank_offsets", name);

@@ -1,6 +1,7 @@
 #include "megaflux/trace/trace_file.h"
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -36,6 +37,13 @@ fs::path chunk_path(const fs::path& path, int number) {
   digits.insert(0, digits.size() < 3 ? 3 - digits.size() : 0, '0');
   fs::path chunk = path;
   return chunk.replace_filename(path.stem().string() + "." + digits + path.extension().string());
+}
+
+// Like fs::exists, but a path that cannot even be looked at (too long, no permission) is a file
+// that is not there: reading it then says why.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
 }
 
 template <typename T>
@@ -90,12 +98,12 @@ void append_chunk(TraceData& all, const TraceData& next, std::string_view file_n
 }
 
 Trace read_trace(const std::string& path) {
-  if (fs::exists(path) || !fs::exists(chunk_path(path, 0))) {
+  if (is_there(path) || !is_there(chunk_path(path, 0))) {
     return parse_trace(read_file(path), path);
   }
   const fs::path first = chunk_path(path, 0);
   TraceData all = parse_trace(read_file(first), first.string()).data();
-  for (int number = 1; fs::exists(chunk_path(path, number)); ++number) {
+  for (int number = 1; is_there(chunk_path(path, number)); ++number) {
     const std::string chunk = chunk_path(path, number).string();
     append_chunk(all, parse_trace(read_file(chunk), chunk).data(), chunk);
   }
@@ -146,6 +154,7 @@ std::vector<std::byte> encode_trace(const Trace& trace, TracePacking packing) {
 void write_trace(const std::string& path, const Trace& trace, TracePacking packing) {
   const auto bytes = encode_trace(trace, packing);
   const std::string part = path + ".part";
+  errno = 0;
   std::ofstream stream(part, std::ios::binary | std::ios::trunc);
   stream.write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
@@ -154,7 +163,7 @@ void write_trace(const std::string& path, const Trace& trace, TracePacking packi
   if (stream) {
     fs::rename(part, path, error);
   } else {
-    error = std::make_error_code(std::errc::io_error);
+    error = std::error_code(errno != 0 ? errno : EIO, std::generic_category());
   }
   if (!error) return;
   std::error_code ignored;
