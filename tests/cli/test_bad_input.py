@@ -186,7 +186,7 @@ class BadRunInput(ProgramTest):
         self.run_with("--route", "balanced", "--experts", 4, "--topk", 5, "--ranks", 2,
                       words=["topk", "5", "4"])
 
-    def test_options_of_the_other_kind_of_routing(self):
+    def test_IC_59_options_without_effect_are_refused(self):
         self.run_with("--experts", 8, words=["--experts", "8", "--route"])
         self.run_with("--topk", 2, words=["--topk", "2", "--route"])
         self.run_with("--route", "near", "--layer", 3, words=["--layer", "3", "--route"])

@@ -72,11 +72,16 @@ class PlanJson(ProgramTest):
         plan = self.json("plan", loads, "--ranks", 2, "--slots", 0, "--block-rows", 4)
         self.assertEqual(plan["remote_rows"], 2 + 0 + 7 + 0)
 
-    def test_all_zero_loads_give_an_empty_plan(self):
+    def test_IC_20_any_experts_on_any_ranks(self):
+        for experts, ranks, owned in [(10, 4, [3, 3, 2, 2]), (7, 8, [1] * 7 + [0])]:
+            plan = self.json("plan", self.loads(",".join(["30"] * experts)), "--ranks", ranks)
+            self.assertEqual([plan["owner_of"].count(r) for r in range(ranks)], owned)
+
+    def test_IC_44_all_zero_loads_give_an_empty_plan(self):
         plan = self.json("plan", self.loads("0,0,0,0"), "--ranks", 2)
         self.assertEqual((plan["replicas"], plan["max"], plan["imbalance"]), (0, 0, 1.0))
 
-    def test_equal_calls_give_equal_bytes(self):
+    def test_IC_31_equal_calls_give_equal_bytes(self):
         loads = self.loads()
         calls = [call("plan", loads, *SMALL, *SHAPE, "--json", "-").stdout for _ in range(3)]
         self.assertEqual(calls[0], calls[1])
@@ -101,7 +106,7 @@ class PlanJson(ProgramTest):
 
 
 class PlanOrphans(ProgramTest):
-    def test_are_listed_and_exit_with_one(self):
+    def test_IC_36_are_listed_and_exit_with_one(self):
         loads = self.loads("9,9,0,9,9,9,9,9")
         arguments = ["plan", loads, "--ranks", 4, "--inactive", 1]
         result = call(*arguments)

@@ -87,7 +87,7 @@ class PlanOptions(ProgramTest):
         path = self.write("owners.txt", "# round robin\n" + "\n".join(map(str, owners)))
         self.assertEqual(self.plan("--owners", path)["owner_of"], owners)
 
-    def test_domains_keep_replicas_at_home(self):
+    def test_IC_71_domains_keep_replicas_at_home(self):
         for replica in self.replicas(self.plan("--domains", "0-3,4-7")):
             self.assertLess(replica["rank"], 4)
         self.assertTrue(any(r["rank"] >= 4 for r in self.replicas(self.plan())))
