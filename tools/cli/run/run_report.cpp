@@ -33,9 +33,9 @@ void print_header(const TextStyle& style, const RunResult& result) {
   print_line("",
              fmt::format("{} tokens{}{} rows{}kappa {:.2f}", count_text(workload.num_tokens()), dot,
                          count_text(workload.loads().total_rows()), dot, kappa(workload.loads())));
-  print_line("layer", fmt::format("E {}  K {}  H {}  I {}{}{}{}{}", shape.num_experts,
-                                  shape.topk, shape.hidden, shape.inter, dot,
-                                  dtype_name(shape.dtype), dot, result.outcome.fixed.gemm));
+  print_line("layer", fmt::format("E {}  K {}  H {}  I {}{}{}{}{}", shape.num_experts, shape.topk,
+                                  shape.hidden, shape.inter, dot, dtype_name(shape.dtype), dot,
+                                  result.outcome.fixed.gemm));
   const std::string planner =
       options.plan_file.empty()
           ? fmt::format("{} ({})", options.plan.planner, options.plan.objective)
