@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Draws terminal output as an SVG picture for the README.
 
-    build/cpu/bin/megaflux run --color always | docs/images/terminal_svg.py > docs/images/run.svg
+    script -qec "build/cpu/bin/megaflux run 2>/dev/null" /dev/null |
+        docs/images/terminal_svg.py > docs/images/run.svg
+
+`script` gives the program a terminal, so that it draws in colour.
 
 Reads UTF-8 text with ANSI colours from standard input. Uses the Python standard library only.
 """
@@ -41,7 +44,7 @@ def spans(line, style):
 
 
 def main():
-    lines = sys.stdin.read().rstrip("\n").split("\n")
+    lines = sys.stdin.read().replace("\r", "").rstrip("\n").split("\n")
     columns = max(len(SGR.sub("", line)) for line in lines)
     width = round(columns * CELL_WIDTH + 2 * MARGIN)
     height = len(lines) * LINE_HEIGHT + 2 * MARGIN
