@@ -13,8 +13,7 @@ namespace megaflux {
 
 // Non-negative counts, [E], summing to `total`, each at most `limit`, in proportion to `counts`
 // except where the limit holds one back. Returns `counts` itself if they fit already. Throws
-// kBadInput if `total` is negative,
-// >= 2^31, or more than the experts with rows can take.
+// kBadInput if `total` is negative, 2^31 or more, or more than the experts with rows can take.
 std::vector<int32_t> scale_counts(std::span<const int32_t> counts, int64_t total, int64_t limit);
 
 }  // namespace megaflux

@@ -1,12 +1,14 @@
 // The predicted time of rank r, all quantities non-negative integers:
 //
 //   compute  = finish_blocks * block_ps
-//   cover    = owned_blocks * block_ps            weights arrive, partials are added while these
-//   run incoming = (copies_in  * weight_bytes + replicas_out * gradient_bytes) / link, + latency if
-//   copies_in outgoing = (copies_out * weight_bytes + replicas_in  * gradient_bytes) / link, +
-//   latency if copies_out rounds   = ceil(load_blocks / pool_blocks) rank_ns  = max(compute +
-//   max(0, incoming - cover), outgoing) + max(0, rounds - 1) * round_ns layer_ns = max over ranks
-//   of rank_ns, + plan_ns
+//   cover    = owned_blocks * block_ps    weights arrive and partials are added while these run
+//   incoming = (copies_in * weight_bytes + replicas_out * gradient_bytes) / link
+//              + latency if copies_in
+//   outgoing = (copies_out * weight_bytes + replicas_in * gradient_bytes) / link
+//              + latency if copies_out
+//   rounds   = ceil(load_blocks / pool_blocks)
+//   rank_ns  = max(compute + max(0, incoming - cover), outgoing) + max(0, rounds - 1) * round_ns
+//   layer_ns = max over ranks of rank_ns, + plan_ns
 //
 // What comes in delays the rank's own blocks unless owned blocks hide it; what goes out runs beside
 // the rank's compute and only bounds it from below. Each term is rounded up to whole nanoseconds.

@@ -5,14 +5,14 @@
 // is [P * (E / P + s)].
 //
 // Example: the plan of moe/plan.h (owners {0, 0, 1}, s 1, a replica of expert 0 in rank 1's slot):
-//   rank_begin          = {0, 3, 5}          rank 0: experts 0, 1, one slot; rank 1: expert 2, one
-//   slot physical_to_logical = {0, 1, -1, 2, 0}   rank 0's slot is empty, rank 1's holds expert 0
-//   logical_to_physical = {0, 4,  1, -1,  3, -1}, [E, max_copies = 2], the owner first, then
-//   ascending rank logical_replica_count = {2, 1, 1}        instances, the owner counted
-//   slot_experts        = {-1, 0}            DeepEP's [ranks, slots] expert map
-//   source_slots        = {-1, 0}            Megatron's [EP, S]: the physical id whose weights fill
-//   the slot experts_to_copy     = {-1, 0}            MoonEP's [P, s]: as slot_experts, without
-//   what is resident
+//   rank_begin            = {0, 3, 5}         rank 0: two experts, a slot; rank 1: one, a slot
+//   physical_to_logical   = {0, 1, -1, 2, 0}  rank 0's slot is empty, rank 1's holds expert 0
+//   logical_to_physical   = {0, 4,  1, -1,  3, -1}
+//                                             [E, max_copies = 2]: the owner, then ascending rank
+//   logical_replica_count = {2, 1, 1}         instances, the owner counted
+//   slot_experts          = {-1, 0}           DeepEP's [ranks, slots] expert map
+//   source_slots          = {-1, 0}           Megatron's [EP, S]: physical id whose weights fill it
+//   experts_to_copy       = {-1, 0}           MoonEP's [P, s]: slot_experts but for residents
 #pragma once
 
 #include <cstdint>

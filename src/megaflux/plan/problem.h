@@ -2,11 +2,11 @@
 // domain, so each domain is solved on its own.
 //
 // Example: P = 3, E = 4, owners {0, 0, 2, 2}, blocks {5, 7, 0, 3}, rank 1 inactive, one domain.
-//   ranks   = {0, 2}          local rank 0 is rank 0, local rank 1 is rank 2; inactive ranks are
-//   left out experts = {1, 0, 3}       by (owner, blocks descending, id ascending); experts without
-//   rows are left out first_owned = {0, 2, 3}   local rank 0 owns local experts 0 and 1, local rank
-//   1 owns local expert 2 blocks  = {7, 5, 3};  fixed_load = {12, 3};  total 15;  tau = ceil(15 /
-//   2) = 8.
+//   ranks       = {0, 2}      without inactive ranks: local rank 0 is rank 0, local rank 1 rank 2
+//   experts     = {1, 0, 3}   those with rows, by (owner, blocks descending, id ascending)
+//   first_owned = {0, 2, 3}   local rank 0 owns local experts 0 and 1, local rank 1 owns 2
+//   blocks      = {7, 5, 3}
+//   fixed_load  = {12, 3}     total 15, tau = ceil(15 / 2) = 8
 //
 // Finish time of a rank with l blocks: f = ceil((base + l) * 1024 / speed); base = work it has
 // anyway. Its capacity at T is the most l with f <= T: floor(T * speed / 1024) - base, at least 0.

@@ -1,9 +1,9 @@
 // SearchState: the plan a search is building, and the moves it is built from.
 //
-// Example: the problem of problem.h at target 8: gap = {12 - 8, 3 - 8} = {4, -5}. give(expert 1,
-// rank 1, 4) opens a replica of local expert 1 (5 blocks) on local rank 1 with 4 blocks: gap = {0,
-// -1}, own_left = {7, 1, 3}, slots_left = {s, s - 1}, replicas = {{1, 1, 4}}. With lambda, opening
-// a replica also adds lambda blocks to its owner's gap.
+// Example: the problem of problem.h at target 8: gap = {12 - 8, 3 - 8} = {4, -5}. open(1, 1, 4)
+// gives 4 of the 5 blocks of local expert 1 to a replica on local rank 1: gap = {0, -1}, own_left =
+// {7, 1, 3}, slots_left = {s, s - 1}, replicas = {{1, 1, 4}}. With lambda, opening a replica also
+// adds lambda blocks to its owner's gap.
 #pragma once
 
 #include <algorithm>

@@ -7,10 +7,9 @@
 // rows of source s and quota q_i of instance i:
 //  - column sums equal the quotas and row sums equal the sources' rows, always;
 //  - an instance on rank s gets min(c_s, q_i) of its own rank's rows;
-//  - what is left is split in proportion to the quotas that are left, source after source, so every
-//  source loads
-//    the links to every instance evenly (filling instances one after another would send a whole
-//    source to one).
+//  - what is left is split in proportion to the quotas that are left, source after source, so that
+//    every source loads the links to every instance evenly (filling instances one after another
+//    would send a whole source to one).
 //
 // Example, one expert, sources c = {6, 0, 4, 2}, instances on ranks 0 and 1 with quotas {8, 4}.
 // Rank 0 keeps min(6, 8) = 6 rows, rank 1 has none. Left: sources {0, 0, 4, 2}, quotas {2, 4}.
