@@ -236,6 +236,9 @@ TEST(Legality, HeaderAgreesWithContent) {
             Words{"header: max_blocks 3, the largest load is 4"});
   EXPECT_EQ(example.check(example.plan_with(36, 0)),
             Words{"header: num_copies 0, 1 replicas are not resident"});
+  // Version 1 in the low half of the word at 4, flags in the high half.
+  EXPECT_EQ(example.check(example.plan_with(4, 1 | kPlanGateRefused << 16)),
+            Words{"header: a gate refused replication, but there are 1 replicas"});
 }
 
 TEST(Legality, TablesOfTheWrongSizeAreBadInput) {

@@ -218,6 +218,9 @@ class Checker {
       sink_.add("header: num_instances ", header.num_instances, ", E ", dims_.num_experts, " and ",
                 num_replicas_, " replicas");
     }
+    if ((header.flags & kPlanGateRefused) != 0 && num_replicas_ > 0) {
+      sink_.add("header: a gate refused replication, but there are ", num_replicas_, " replicas");
+    }
   }
 
   bool is_active(int32_t rank) const { return config_.active.empty() || config_.active[rank] != 0; }

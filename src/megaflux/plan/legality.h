@@ -2,16 +2,17 @@
 //
 // Legal means safe and complete to execute; it says nothing about quality:
 //  - the plan has the config's E, P and s and its owner table; block_rows is the plan's own (a plan
-//  of another
-//    granularity is legal), and so is a replica with no blocks or fewer than min_copy_blocks;
+//    of another granularity is legal), and so is a replica with no blocks or fewer than
+//    min_copy_blocks;
 //  - the instances of an expert stand in strictly ascending rank order (so at most one a rank) and
-//  hold
-//    contiguous block ranges that start at 0 and end at b_e; the owner is among them, in no slot;
+//    hold contiguous block ranges that start at 0 and end at b_e; the owner is among them, in no
+//    slot;
 //  - a replica sits on an active rank of its owner's domain, not on its owner, in a slot that names
-//  its expert;
-//    every other slot is empty, so a rank hosts at most s replicas; experts without rows have none;
+//    its expert; every other slot is empty, so a rank hosts at most s replicas; experts without
+//    rows have none;
 //  - a slot is marked resident only if `resident` says that it holds this expert;
-//  - num_instances, max_blocks, num_copies, flags and hash of the header agree with the content;
+//  - num_instances, max_blocks, num_copies and hash of the header agree with the content, and a
+//    plan that a gate refused (kPlanGateRefused) has no replicas;
 //  - no orphans: an expert with rows has an active owner, since its weights are nowhere else.
 //
 // Example: the plan of moe/plan.h (E 3, P 2, s 1, owners {0, 0, 1}) for rows {600, 100, 90} is
