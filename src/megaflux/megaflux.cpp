@@ -89,7 +89,7 @@ CostModel cost_of(const megaflux_planner_config& config) {
 
 PlanConfig config_of(const megaflux_planner_config& from) {
   PlanConfig config;
-  config.planner = enum_of(from.planner, PlannerKind::kFixed, "planner");
+  config.planner = enum_of(from.planner, PlannerKind::kBroadcast, "planner");
   config.objective = enum_of(from.objective, Objective::kCost, "objective");
   config.dims = {from.num_experts, from.num_ranks, from.replica_slots, from.block_rows};
   config.lambda_blocks = from.lambda_blocks;

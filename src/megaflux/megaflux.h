@@ -20,15 +20,15 @@
  *
  * Rules of every function:
  *  - No exception and no signal comes out of it; the status says what happened. Bad arguments, null
- * pointers and structs of an unknown version among them, are MEGAFLUX_BAD_INPUT, and then nothing
- * was changed.
+ *    pointers and structs of an unknown version among them, are MEGAFLUX_BAD_INPUT, and then
+ *    nothing was changed.
  *  - `error` may be null; otherwise status and message are written to it on failure, and it is left
- * alone on success.
+ *    alone on success.
  *  - A struct's first field, struct_bytes, is sizeof(struct) as the caller was compiled. It is the
- * version: a library that has learned new fields still takes the old size. Arrays come as pointer
- * and number of elements.
+ *    version: a library that has learned new fields still takes the old size. Arrays come as
+ *    pointer and number of elements.
  *  - A handle is used by one thread at a time; different handles are independent. There is no
- * global state.
+ *    global state.
  *  - Pointers passed in are read during the call only. */
 #ifndef MEGAFLUX_MEGAFLUX_H
 #define MEGAFLUX_MEGAFLUX_H
@@ -68,14 +68,23 @@ const char* megaflux_version(void);
 /* A word for a status, static, never null. */
 const char* megaflux_status_name(int32_t status);
 
-/* ---- Configuration: everything but the counts that enters a decision
- * ------------------------------------------ */
+/* ---- Configuration: everything but the counts that enters a decision ---- */
 
 typedef enum megaflux_planner_kind {
   MEGAFLUX_PLANNER_MEGAFLUX = 0,
   MEGAFLUX_PLANNER_PAPER = 1,
   MEGAFLUX_PLANNER_QUOTA = 2,
-  MEGAFLUX_PLANNER_FIXED = 3
+  MEGAFLUX_PLANNER_FIXED = 3,
+  /* Other systems' planners, to compare, with their authors' defaults. They decide by the step's
+   * own loads. EPLB, LLEP, MOONEP and BROADCAST may need more slots than there are; the plan then
+   * has as many as it needs (megaflux_plan_info.replica_slots). EPLB and LPLB move owners. */
+  MEGAFLUX_PLANNER_ULTRAEP = 4,
+  MEGAFLUX_PLANNER_EPLB = 5,
+  MEGAFLUX_PLANNER_LPLB = 6,
+  MEGAFLUX_PLANNER_LLEP = 7,
+  MEGAFLUX_PLANNER_ECHO = 8,
+  MEGAFLUX_PLANNER_MOONEP = 9,
+  MEGAFLUX_PLANNER_BROADCAST = 10
 } megaflux_planner_kind;
 
 typedef enum megaflux_objective {
@@ -148,9 +157,7 @@ typedef struct megaflux_planner_config {
 megaflux_status megaflux_planner_config_init(megaflux_planner_config* config, size_t struct_bytes,
                                              megaflux_error* error);
 
-/* ---- Planner
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- Planner ---- */
 
 typedef struct megaflux_planner megaflux_planner;
 typedef struct megaflux_plan megaflux_plan;
@@ -183,9 +190,7 @@ megaflux_status megaflux_planner_adopt(megaflux_planner* planner, const megaflux
                                        const void* bytes, size_t num_bytes, megaflux_plan* plan,
                                        megaflux_error* error);
 
-/* ---- Plan
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- Plan ---- */
 
 megaflux_status megaflux_plan_create(megaflux_plan** plan, megaflux_error* error);
 /* Null is allowed. */

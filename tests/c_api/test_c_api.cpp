@@ -131,8 +131,10 @@ TEST(CApi, VersionsAndNames) {
   EXPECT_EQ(value, MEGAFLUX_PLANNER_QUOTA);
   EXPECT_EQ(megaflux_parse_objective("cost", &value, nullptr), MEGAFLUX_OK);
   EXPECT_EQ(value, MEGAFLUX_OBJECTIVE_COST);
-  EXPECT_EQ(outcome([&](auto* e) { return megaflux_parse_planner("eager", &value, e); }),
-            "bad input: planner: 'eager' is not one of megaflux, paper, quota, fixed");
+  EXPECT_EQ(
+      outcome([&](auto* e) { return megaflux_parse_planner("eager", &value, e); }),
+      "bad input: planner: 'eager' is not one of megaflux, paper, quota, fixed, ultraep, eplb, "
+      "lplb, llep, echo, moonep, broadcast");
   EXPECT_EQ(value, MEGAFLUX_OBJECTIVE_COST) << "nothing was changed";
 }
 
@@ -141,7 +143,14 @@ TEST(CApi, EnumsAreTheLibrarysOwn) {
        std::vector<std::pair<const char*, int32_t>>{{"megaflux", MEGAFLUX_PLANNER_MEGAFLUX},
                                                     {"paper", MEGAFLUX_PLANNER_PAPER},
                                                     {"quota", MEGAFLUX_PLANNER_QUOTA},
-                                                    {"fixed", MEGAFLUX_PLANNER_FIXED}}) {
+                                                    {"fixed", MEGAFLUX_PLANNER_FIXED},
+                                                    {"ultraep", MEGAFLUX_PLANNER_ULTRAEP},
+                                                    {"eplb", MEGAFLUX_PLANNER_EPLB},
+                                                    {"lplb", MEGAFLUX_PLANNER_LPLB},
+                                                    {"llep", MEGAFLUX_PLANNER_LLEP},
+                                                    {"echo", MEGAFLUX_PLANNER_ECHO},
+                                                    {"moonep", MEGAFLUX_PLANNER_MOONEP},
+                                                    {"broadcast", MEGAFLUX_PLANNER_BROADCAST}}) {
     EXPECT_EQ(static_cast<int32_t>(parse_planner(name)), kind);
   }
   for (const auto& [name, objective] :

@@ -170,8 +170,8 @@ TEST_F(CApiInput, ConfigValues) {
     change(changed);
     return create_refusal(changed);
   };
-  EXPECT_EQ(refused([](auto& c) { c.planner = 4; }), "planner: 4 is outside [0, 3]");
-  EXPECT_EQ(refused([](auto& c) { c.planner = -1; }), "planner: -1 is outside [0, 3]");
+  EXPECT_EQ(refused([](auto& c) { c.planner = 11; }), "planner: 11 is outside [0, 10]");
+  EXPECT_EQ(refused([](auto& c) { c.planner = -1; }), "planner: -1 is outside [0, 10]");
   EXPECT_EQ(refused([](auto& c) { c.objective = 3; }), "objective: 3 is outside [0, 2]");
   EXPECT_EQ(refused([](auto& c) { c.num_experts = 0; }), "num_experts: 0 is outside [1, 4096]");
   EXPECT_EQ(refused([](auto& c) { c.num_ranks = 1025; }), "num_ranks: 1025 is outside [1, 1024]");

@@ -30,15 +30,18 @@ std::string error_of(const std::function<void()>& action) {
 }
 
 TEST(PlannerConfig, names_go_both_ways_and_unknown_ones_list_the_known) {
-  for (const PlannerKind kind :
-       {PlannerKind::kMegaflux, PlannerKind::kPaper, PlannerKind::kQuota, PlannerKind::kFixed}) {
-    EXPECT_EQ(parse_planner(planner_name(kind)), kind);
+  for (size_t i = 0; i < planner_names().size(); ++i) {
+    const PlannerKind kind = parse_planner(planner_names()[i]);
+    EXPECT_EQ(static_cast<size_t>(kind), i);
+    EXPECT_EQ(planner_name(kind), planner_names()[i]);
+    EXPECT_EQ(is_baseline(kind), i > static_cast<size_t>(PlannerKind::kFixed));
   }
   for (const Objective objective : {Objective::kForward, Objective::kBackward, Objective::kCost}) {
     EXPECT_EQ(parse_objective(objective_name(objective)), objective);
   }
-  EXPECT_EQ(error_of([] { parse_planner("eplb"); }),
-            "planner: 'eplb' is not one of megaflux, paper, quota, fixed");
+  EXPECT_EQ(error_of([] { parse_planner("oracle"); }),
+            "planner: 'oracle' is not one of megaflux, paper, quota, fixed, ultraep, eplb, lplb, "
+            "llep, echo, moonep, broadcast");
   EXPECT_EQ(error_of([] { parse_objective(""); }),
             "objective: '' is not one of forward, backward, cost");
   EXPECT_EQ(gate_name(GateDecision::kPreGate), "pre-gate");

@@ -52,8 +52,8 @@ TEST(PlannerMemory, no_allocation_after_the_first_call) {
     }
     steps.push_back(loads_of(16, totals));
   }
-  for (const PlannerKind kind :
-       {PlannerKind::kMegaflux, PlannerKind::kPaper, PlannerKind::kQuota, PlannerKind::kFixed}) {
+  for (const PlannerKind kind : {PlannerKind::kMegaflux, PlannerKind::kPaper, PlannerKind::kQuota,
+                                 PlannerKind::kFixed, PlannerKind::kUltraep}) {
     for (const Objective objective :
          {Objective::kForward, Objective::kBackward, Objective::kCost}) {
       PlanConfig config;

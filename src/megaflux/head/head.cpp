@@ -79,6 +79,7 @@ void Head::step(RankContext& ctx, const HeadInput& input) {
 void Head::decide(const HeadInput& input) {
   if (input.outside_plan.empty()) {
     planner_->plan(loads(), input.resident, plan_, report_);
+    check_runs_as_configured(planner_->config(), report_);
     return;
   }
   plan_ = adopt_plan(input.outside_plan, loads(), planner_->config(), input.resident);

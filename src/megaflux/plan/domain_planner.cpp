@@ -5,23 +5,9 @@
 
 #include "megaflux/base/check.h"
 #include "megaflux/plan/legality.h"
+#include "megaflux/plan/residents.h"
 
 namespace megaflux {
-namespace {
-
-void check_resident(const PlanConfig& config, std::span<const int32_t> resident) {
-  if (resident.empty()) return;
-  const size_t slots = static_cast<size_t>(config.dims.num_ranks) * config.dims.replica_slots;
-  MF_CHECK(resident.size() == slots, "resident: ", resident.size(), " entries, P s = ", slots,
-           " are needed");
-  for (size_t i = 0; i < slots; ++i) {
-    MF_CHECK(resident[i] >= -1 && resident[i] < config.dims.num_experts, "resident[", i,
-             "]: ", resident[i], " is outside [-1, ", config.dims.num_experts, ")");
-  }
-}
-
-}  // namespace
-
 DomainPlanner::DomainPlanner(PlanConfig config, int32_t unit_rows)
     : config_(std::move(config)),
       unit_rows_(unit_rows),
@@ -56,7 +42,7 @@ bool DomainPlanner::pre_gate_refuses() const {
 DomainPlanner::Decision DomainPlanner::decide(const LoadTable& loads,
                                               std::span<const int32_t> resident) {
   Decision decision;
-  const bool is_cost = config_.objective == Objective::kCost;
+  const bool is_cost = config_.objective == Objective::kCost && has_gates();
   replicas_.clear();
   if (searches() && loads.total_rows() < config_.min_forward_rows) {
     decision.gate = GateDecision::kFewRows;
@@ -79,7 +65,7 @@ DomainPlanner::Decision DomainPlanner::decide(const LoadTable& loads,
     decision.ns -= config_.cost->plan_ns;
     if (searches()) decision.ns += config_.cost->pre_gate_ns;
     decision.fixed_ns = decision.ns;
-    if (is_cost) decision.objective = decision.ns;
+    if (config_.objective == Objective::kCost) decision.objective = decision.ns;
   }
   return decision;
 }
@@ -118,15 +104,31 @@ void DomainPlanner::append(const DomainProblem& problem, const DomainSolution& s
   }
 }
 
+int32_t DomainPlanner::slots_needed() {
+  slots_used_.assign(config_.dims.num_ranks, 0);
+  for (const DraftReplica& replica : replicas_) ++slots_used_[replica.rank];
+  return *std::max_element(slots_used_.begin(), slots_used_.end());
+}
+
+// Only baselines need more slots than there are; the copy is made when that happens first.
+const PlanConfig& DomainPlanner::config_with_slots(int32_t replica_slots) {
+  if (replica_slots == config_.dims.replica_slots) return config_;
+  if (wide_config_.owner_of.empty()) wide_config_ = config_;
+  wide_config_.dims.replica_slots = replica_slots;
+  return wide_config_;
+}
+
 void DomainPlanner::plan(const LoadTable& loads, std::span<const int32_t> resident, Plan& plan,
                          PlanReport& report) {
-  check_resident(config_, resident);
+  check_residents(config_.dims, resident);
+  loads_ = &loads;
   const bool has_plan = builder_.measure(loads);
   report.orphans.assign(builder_.orphans().begin(), builder_.orphans().end());
   report.gate = GateDecision::kNotAsked;
   report.tau = 0;
   report.predicted_ns.reset();
   report.predicted_fixed_ns.reset();
+  report.slots_needed = report.moved_owners = 0;
   if (!has_plan) {
     plan = Plan();
     return;
@@ -137,8 +139,11 @@ void DomainPlanner::plan(const LoadTable& loads, std::span<const int32_t> reside
   const Decision decision = decide(loads, resident);
   const bool refused =
       decision.gate != GateDecision::kNotAsked && decision.gate != GateDecision::kReplicate;
+  report.slots_needed = slots_needed();
   PlanDims dims = config_.dims;
   dims.block_rows = unit_rows_;
+  dims.replica_slots = std::max(dims.replica_slots, report.slots_needed);
+  resident = widened_residents(config_.dims, resident, dims.replica_slots, wide_resident_);
   plan.assign({.dims = dims,
                .owner_of = config_.owner_of,
                .blocks = builder_.blocks(),
@@ -152,8 +157,8 @@ void DomainPlanner::plan(const LoadTable& loads, std::span<const int32_t> reside
     report.predicted_ns = decision.ns;
     report.predicted_fixed_ns = decision.fixed_ns;
   }
-  MF_INVARIANT(is_legal(plan, loads, config_, resident), planner_name(config_.planner),
-               " made a plan that is not legal");
+  MF_INVARIANT(is_legal(plan, loads, config_with_slots(dims.replica_slots), resident),
+               planner_name(config_.planner), " made a plan that is not legal");
 }
 
 }  // namespace megaflux

@@ -35,8 +35,12 @@ class DomainPlanner : public Planner {
   virtual DomainSolution solve(const DomainProblem& problem) = 0;
   // False for planners that never replicate: they are neither gated nor charged for planning.
   virtual bool searches() const { return true; }
+  // False for planners whose replicas no gate may refuse.
+  virtual bool has_gates() const { return searches(); }
 
   CandidateScorer& scorer() { return scorer_; }
+  // The step's loads, while it is planned.
+  const LoadTable& loads() const { return *loads_; }
 
  private:
   // What one step decided, over all domains.
@@ -52,12 +56,19 @@ class DomainPlanner : public Planner {
   Decision decide(const LoadTable& loads, std::span<const int32_t> resident);
   void solve_domains(const LoadTable& loads, std::span<const int32_t> resident, Decision& decision);
   void append(const DomainProblem& problem, const DomainSolution& solution);
+  int32_t slots_needed();
+  const PlanConfig& config_with_slots(int32_t replica_slots);
 
   PlanConfig config_;
   int32_t unit_rows_;
   ProblemBuilder builder_;
   CandidateScorer scorer_;
   std::vector<DraftReplica> replicas_;
+  const LoadTable* loads_ = nullptr;
+  std::vector<int32_t> slots_used_;  // [P]
+  // For plans with more slots than the config has.
+  PlanConfig wide_config_;
+  std::vector<int32_t> wide_resident_;
 };
 
 // The planners behind make_planner; `config` has passed check_config and its owner table is not

@@ -9,12 +9,17 @@
 #include "megaflux/base/check.h"
 #include "megaflux/base/hash.h"
 #include "megaflux/moe/owner_table.h"
+#include "megaflux/plan/baselines/placement_planner.h"
+#include "megaflux/plan/baselines/row_baseline.h"
 #include "megaflux/plan/domain_planner.h"
 
 namespace megaflux {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPlannerNames = {"megaflux", "paper", "quota", "fixed"};
+constexpr std::array<std::string_view, 11> kPlannerNames = {
+    "megaflux", "paper", "quota", "fixed",  "ultraep",   "eplb",
+    "lplb",     "llep",  "echo",  "moonep", "broadcast",
+};
 constexpr std::array<std::string_view, 3> kObjectiveNames = {"forward", "backward", "cost"};
 constexpr std::array<std::string_view, 5> kGateNames = {"not asked", "replicate", "fixed",
                                                         "pre-gate", "few rows"};
@@ -85,6 +90,14 @@ std::string_view gate_name(GateDecision decision) {
   return kGateNames[size_t(decision)];
 }
 
+std::span<const std::string_view> planner_names() {
+  return kPlannerNames;
+}
+
+bool is_baseline(PlannerKind kind) {
+  return kind >= PlannerKind::kUltraep;
+}
+
 PlannerKind parse_planner(std::string_view name) {
   return parse_name<PlannerKind>("planner", name, kPlannerNames);
 }
@@ -116,6 +129,7 @@ void check_config(const PlanConfig& config) {
                std::find(config.active.begin(), config.active.end(), 1) != config.active.end(),
            "active: all ", dims.num_ranks, " ranks are inactive, at least one must be active");
   check_cost(config);
+  check_baselines(config.baselines, dims.num_experts, dims.num_ranks);
 }
 
 uint64_t config_hash(const PlanConfig& config) {
@@ -148,7 +162,27 @@ uint64_t config_hash(const PlanConfig& config) {
       hasher.add64(value);
     }
   }
+  if (is_baseline(config.planner)) add_to_hash(config.baselines, hasher);
   return hasher.value();
+}
+
+void check_runs_as_configured(const PlanConfig& config, const PlanReport& report) {
+  const std::string_view name = planner_name(config.planner);
+  if (report.slots_needed > config.dims.replica_slots) {
+    throw_error(ErrorCode::kUnsupported, name, ": this step's plan needs ", report.slots_needed,
+                " replica slots a rank, there are ", config.dims.replica_slots);
+  }
+  if (report.moved_owners > 0) {
+    throw_error(ErrorCode::kUnsupported, name, ": this step's plan gives ", report.moved_owners,
+                " experts another owner, their weights stay where they are");
+  }
+}
+
+PlanConfig config_as_planned(const PlanConfig& config, const Plan& plan) {
+  PlanConfig planned = config;
+  planned.dims.replica_slots = plan.dims().replica_slots;
+  planned.owner_of.assign(plan.owner_of().begin(), plan.owner_of().end());
+  return planned;
 }
 
 std::unique_ptr<Planner> make_planner(PlanConfig config) {
@@ -164,6 +198,20 @@ std::unique_ptr<Planner> make_planner(PlanConfig config) {
       return make_quota_planner(std::move(config));
     case PlannerKind::kFixed:
       return make_fixed_planner(std::move(config));
+    case PlannerKind::kUltraep:
+      return make_ultraep_planner(std::move(config));
+    case PlannerKind::kEplb:
+      return make_eplb_planner(std::move(config));
+    case PlannerKind::kLplb:
+      return make_lplb_planner(std::move(config));
+    case PlannerKind::kLlep:
+      return make_llep_planner(std::move(config));
+    case PlannerKind::kEcho:
+      return make_echo_planner(std::move(config));
+    case PlannerKind::kMoonep:
+      return make_moonep_planner(std::move(config));
+    case PlannerKind::kBroadcast:
+      return make_broadcast_planner(std::move(config));
   }
   throw_error(ErrorCode::kBadInput, "planner: ", static_cast<int>(config.planner),
               " is not a planner");

@@ -16,15 +16,33 @@
 
 #include "megaflux/moe/load_table.h"
 #include "megaflux/moe/plan.h"
+#include "megaflux/plan/baselines/baseline_config.h"
 #include "megaflux/plan/cost_model.h"
 
 namespace megaflux {
 
-enum class PlannerKind : uint8_t { kMegaflux, kPaper, kQuota, kFixed };
+enum class PlannerKind : uint8_t {
+  kMegaflux,
+  kPaper,
+  kQuota,
+  kFixed,
+  // The rivals, plan/baselines; all of them count rows.
+  kUltraep,
+  kEplb,
+  kLplb,
+  kLlep,
+  kEcho,
+  kMoonep,
+  kBroadcast,
+};
 enum class Objective : uint8_t { kForward, kBackward, kCost };
 
 std::string_view planner_name(PlannerKind kind);
 std::string_view objective_name(Objective objective);
+// All of them, in the order of the enum.
+std::span<const std::string_view> planner_names();
+// True for kUltraep and later.
+bool is_baseline(PlannerKind kind);
 // Throw kBadInput with the list of known names.
 PlannerKind parse_planner(std::string_view name);
 Objective parse_objective(std::string_view name);
@@ -33,10 +51,10 @@ Objective parse_objective(std::string_view name);
 struct PlanConfig {
   PlannerKind planner = PlannerKind::kMegaflux;
   Objective objective = Objective::kForward;
-  PlanDims dims;                // quota plans with block_rows = 1 whatever dims.block_rows says
-  int32_t lambda_blocks = 12;   // backward: blocks that one remote replica costs its owner
-  int32_t slack_ppm = 0;        // accepted max load over tau, in millionths; 10000 = 0.01
-  int32_t min_copy_blocks = 1;  // least blocks of a fresh replica
+  PlanDims dims;  // quota and baselines plan with block_rows = 1 whatever dims.block_rows says
+  int32_t lambda_blocks = 12;        // backward: blocks that one remote replica costs its owner
+  int32_t slack_ppm = 0;             // accepted max load over tau, in millionths; 10000 = 0.01
+  int32_t min_copy_blocks = 1;       // least blocks of a fresh replica
   int32_t min_rows_per_replica = 1;  // least rows of any replica
   int64_t min_forward_rows = 0;      // fewer rows in the step: fixed placement
   std::vector<int32_t> owner_of;     // [E]; empty = contiguous
@@ -46,6 +64,7 @@ struct PlanConfig {
   std::vector<uint16_t> speed;       // [P], 1024 = full; empty = all full
   // Needed by the cost objective and by every prediction in microseconds and bytes.
   std::optional<CostModel> cost;
+  BaselineConfig baselines;  // enters the decisions of baselines only
 };
 
 // Throws kBadInput naming the field, the value and the limit.
@@ -72,8 +91,20 @@ struct PlanReport {
   int64_t tau = 0;  // lower bound of the finish time, in blocks; max over domains
   std::optional<uint64_t> predicted_ns;        // with a cost model
   std::optional<uint64_t> predicted_fixed_ns;  // with a cost model
+  // Most replicas on a rank. Only baselines pass the s of the configuration; the plan then has
+  // this many slots (docs/decisions/0005-placements-and-slot-budgets.md).
+  int32_t slots_needed = 0;
+  int32_t moved_owners = 0;  // eplb and lplb: experts that the plan gives another owner
   bool has_plan() const { return orphans.empty(); }
 };
+
+// Throws kUnsupported, naming planner, needed and given, if an executor with the slots and weights
+// of `config` cannot run the plan: it needs more slots, or it moved owners.
+void check_runs_as_configured(const PlanConfig& config, const PlanReport& report);
+
+// The configuration that a planner's plan is legal under: `config` with the plan's own owner table
+// and slots, which only baselines change.
+PlanConfig config_as_planned(const PlanConfig& config, const Plan& plan);
 
 class Planner {
  public:
@@ -87,6 +118,8 @@ class Planner {
 };
 
 // Checks the config and builds the planner; all scratch memory is allocated by its first calls.
+// Baselines that pass the slot budget or move owners allocate whenever a plan needs more than the
+// ones before it.
 std::unique_ptr<Planner> make_planner(PlanConfig config);
 
 }  // namespace megaflux

@@ -241,6 +241,7 @@ const Plan& Session::backward_plan(const ForwardState& state, const BackwardCall
     backward_planner_ = make_planner(std::move(config));
   }
   backward_planner_->plan(state.loads, find_residents(state.layer), fresh_plan_, report.plan);
+  check_runs_as_configured(backward_planner_->config(), report.plan);
   MF_INVARIANT(report.plan.has_plan(), "loads that had a forward plan have none for backward");
   report.head_ns = wall_ns() - begin;
   return fresh_plan_;
