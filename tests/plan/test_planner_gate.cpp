@@ -72,6 +72,10 @@ TEST(PlannerGate, copies_cost_nothing_where_the_expert_is_resident) {
   EXPECT_EQ(planned.report.gate, GateDecision::kReplicate);
   EXPECT_GT(planned.plan.num_replicas(), 0);
   EXPECT_EQ(planned.plan.header().num_copies, 0);
+  // Nor may the pre-gate price a copy that nobody needs: no owned block hides one of 1 ms.
+  config.cost->link_bytes_per_us = 1'000;
+  EXPECT_EQ(plan_once(config, hot_loads(300)).report.gate, GateDecision::kPreGate);
+  EXPECT_EQ(plan_once(config, hot_loads(300), resident).report.gate, GateDecision::kReplicate);
 }
 
 TEST(PlannerGate, few_rows_are_not_planned) {

@@ -48,6 +48,15 @@ TEST(PlannerQuota, the_owner_keeps_a_row_of_every_expert) {
   EXPECT_EQ(planned.plan.num_replicas(), 5);
 }
 
+TEST(PlannerQuota, the_least_blocks_of_a_copy_enter_neither_plan_nor_hash) {
+  PlanConfig config = quota_config(4, 4, 1, 10'000);
+  const uint64_t hash = config_hash(config);
+  config.min_copy_blocks = 400;
+  EXPECT_EQ(config_hash(config), hash);
+  EXPECT_EQ(config_hash(make_planner(config)->config()), hash) << "what the C ABI hands out";
+  EXPECT_EQ(plan_once(config, loads_of(4, {65536, 0, 0, 0})).plan.num_replicas(), 3);
+}
+
 TEST(PlannerQuota, a_replica_carries_the_lambda_that_it_costs) {
   PlanConfig config = row_config(PlannerKind::kQuota, 4, 4, 1);
   config.objective = Objective::kBackward;

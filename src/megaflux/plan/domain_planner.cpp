@@ -17,8 +17,9 @@ DomainPlanner::DomainPlanner(PlanConfig config, int32_t unit_rows)
 }
 
 // Before any search: even if all ranks finished at tau, would that pay for planning and for the
-// copy that is hidden best, the one into the rank with most owned blocks?
-bool DomainPlanner::pre_gate_refuses() const {
+// copy that is hidden best, the one into the rank with most owned blocks? Where a slot holds an
+// expert already, a replica may need no copy.
+bool DomainPlanner::pre_gate_refuses(std::span<const int32_t> resident) const {
   const CostModel& cost = *config_.cost;
   const int64_t unit = config_.dims.block_rows / unit_rows_;
   int64_t finish = 0, tau = 0, cover = 0;
@@ -29,7 +30,9 @@ bool DomainPlanner::pre_gate_refuses() const {
   }
   RankCost host{.finish_blocks = cover / unit, .owned_blocks = cover / unit};
   const uint64_t without_ns = rank_ns(cost, host);
-  host.copies_in = 1;
+  const bool is_held =
+      std::any_of(resident.begin(), resident.end(), [](int32_t e) { return e >= 0; });
+  host.copies_in = is_held ? 0 : 1;
   const uint64_t copy_ns = rank_ns(cost, host) - without_ns;
   const uint64_t gain_blocks =
       static_cast<uint64_t>(ceil_div(std::max<int64_t>(0, finish - tau), unit));
@@ -46,7 +49,7 @@ DomainPlanner::Decision DomainPlanner::decide(const LoadTable& loads,
   replicas_.clear();
   if (searches() && loads.total_rows() < config_.min_forward_rows) {
     decision.gate = GateDecision::kFewRows;
-  } else if (searches() && is_cost && pre_gate_refuses()) {
+  } else if (searches() && is_cost && pre_gate_refuses(resident)) {
     decision.gate = GateDecision::kPreGate;
   } else if (searches()) {
     solve_domains(loads, resident, decision);

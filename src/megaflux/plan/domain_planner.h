@@ -52,7 +52,7 @@ class DomainPlanner : public Planner {
     uint64_t fixed_ns = 0;
   };
 
-  bool pre_gate_refuses() const;
+  bool pre_gate_refuses(std::span<const int32_t> resident) const;
   Decision decide(const LoadTable& loads, std::span<const int32_t> resident);
   void solve_domains(const LoadTable& loads, std::span<const int32_t> resident, Decision& decision);
   void append(const DomainProblem& problem, const DomainSolution& solution);

@@ -135,11 +135,14 @@ void check_config(const PlanConfig& config) {
 uint64_t config_hash(const PlanConfig& config) {
   check_config(config);
   const PlanDims& dims = config.dims;
+  // Quota has no use for it.
+  const bool is_row_wise = config.planner == PlannerKind::kQuota;
+  const int32_t min_copy_blocks = is_row_wise ? 1 : config.min_copy_blocks;
   Hasher hasher;
   for (const int32_t value :
        {static_cast<int32_t>(config.planner), static_cast<int32_t>(config.objective),
         dims.num_experts, dims.num_ranks, dims.replica_slots, dims.block_rows, config.lambda_blocks,
-        config.slack_ppm, config.min_copy_blocks, config.min_rows_per_replica}) {
+        config.slack_ppm, min_copy_blocks, config.min_rows_per_replica}) {
     hasher.add(static_cast<uint32_t>(value));
   }
   hasher.add64(static_cast<uint64_t>(config.min_forward_rows));
