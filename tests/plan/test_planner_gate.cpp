@@ -78,6 +78,19 @@ TEST(PlannerGate, copies_cost_nothing_where_the_expert_is_resident) {
   EXPECT_EQ(plan_once(config, hot_loads(300), resident).report.gate, GateDecision::kReplicate);
 }
 
+TEST(PlannerGate, ranks_of_unlike_speed_are_searched_before_a_gate_refuses) {
+  // A slow rank's owned blocks cover more time than their number says.
+  PlanConfig config = cost_config();
+  config.cost->plan_ns = 0;
+  config.cost->link_bytes_per_us = 1'000;
+  EXPECT_EQ(plan_once(config, hot_loads(300)).report.gate, GateDecision::kPreGate);
+  config.speed.assign(8, 1024);
+  config.speed[7] = 512;
+  const Planned planned = plan_once(config, hot_loads(300));
+  EXPECT_EQ(planned.report.gate, GateDecision::kFixed);
+  EXPECT_LE(*planned.report.predicted_ns, *planned.report.predicted_fixed_ns);
+}
+
 TEST(PlannerGate, few_rows_are_not_planned) {
   PlanConfig config = cost_config();
   config.min_forward_rows = 128'001;

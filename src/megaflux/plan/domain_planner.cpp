@@ -17,22 +17,25 @@ DomainPlanner::DomainPlanner(PlanConfig config, int32_t unit_rows)
 }
 
 // Before any search: even if all ranks finished at tau, would that pay for planning and for the
-// copy that is hidden best, the one into the rank with most owned blocks? Where a slot holds an
-// expert already, a replica may need no copy.
+// copy that is hidden best, the one into the rank with most owned blocks? The copy counts as free
+// where a slot holds an expert already, and where ranks differ in speed or other work: their cover
+// is no longer a number of blocks, and a gate must not refuse what could pay.
 bool DomainPlanner::pre_gate_refuses(std::span<const int32_t> resident) const {
   const CostModel& cost = *config_.cost;
   const int64_t unit = config_.dims.block_rows / unit_rows_;
   int64_t finish = 0, tau = 0, cover = 0;
+  bool is_uniform = true;
   for (const DomainProblem& problem : builder_.domains()) {
     finish = std::max(finish, problem.max_fixed_finish());
     tau = std::max(tau, problem.tau);
+    is_uniform = is_uniform && problem.is_uniform;
     for (const int32_t load : problem.fixed_load) cover = std::max<int64_t>(cover, load);
   }
   RankCost host{.finish_blocks = cover / unit, .owned_blocks = cover / unit};
   const uint64_t without_ns = rank_ns(cost, host);
   const bool is_held =
       std::any_of(resident.begin(), resident.end(), [](int32_t e) { return e >= 0; });
-  host.copies_in = is_held ? 0 : 1;
+  host.copies_in = is_held || !is_uniform ? 0 : 1;
   const uint64_t copy_ns = rank_ns(cost, host) - without_ns;
   const uint64_t gain_blocks =
       static_cast<uint64_t>(ceil_div(std::max<int64_t>(0, finish - tau), unit));
