@@ -130,7 +130,11 @@ watch_tests() {
 # build_preset NAME: configures (again, if anything changed) and builds build/NAME.
 build_preset() {
   local preset=$1 start=$SECONDS log=$LOG_DIR/$1.log launcher=()
-  if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  if command -v ccache >/dev/null; then
+    launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    # Checkouts share what they compiled: paths count from the root of each.
+    export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+  fi
   say "Building preset $preset in build/$preset with $JOBS job(s)"
   cmake --preset "$preset" "${launcher[@]}" </dev/null >"$log" 2>&1 ||
     die "cmake could not configure: $(grep -m1 -A2 'CMake Error' "$log" | tr -s '\n ' ' ')(all of it: $log)"
