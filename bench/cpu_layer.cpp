@@ -195,7 +195,6 @@ Milliseconds gemm_time(std::vector<PlainGemms>& ranks, const LayerShape& shape, 
   std::vector<std::jthread> threads;
   for (PlainGemms& gemms : ranks) {
     threads.emplace_back([&] {
-      use_one_gemm_thread();
       start.arrive_and_wait();
       const int64_t cpu_begin = thread_cpu_ns();
       for (int32_t tile = 0; tile < tiles; ++tile) {

@@ -179,7 +179,6 @@ void run_backward(RankContext& ctx, RankWorkspace& ws, const BackwardLaunch& tas
     return;
   }
   const int64_t wall_begin = wall_ns();
-  use_one_gemm_thread();
   reserve_accumulators(ws, task.gradients);
   find_saved_tiles(ws, task);
   begin_launch(view);

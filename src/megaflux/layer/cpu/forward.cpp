@@ -97,7 +97,6 @@ void run_forward(RankContext& ctx, RankWorkspace& ws, const ForwardLaunch& task)
     return;
   }
   const int64_t wall_begin = wall_ns();
-  use_one_gemm_thread();
   begin_launch(view);
   compute_role(view, task);
   ws.report.compute_cpu_ns = thread_cpu_ns() - cpu_begin;

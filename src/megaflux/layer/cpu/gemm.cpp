@@ -7,6 +7,7 @@
 
 #include "megaflux/base/bf16.h"
 #include "megaflux/base/check.h"
+#include "megaflux/base/math.h"
 #include "megaflux/base/rng.h"
 #include "megaflux/layer/cpu/gemm_plain.h"
 
@@ -64,8 +65,6 @@ bool is_available(GemmBackend backend) {
   return backend == GemmBackend::kAuto || backend == GemmBackend::kPlainLoops;
 }
 
-void use_one_gemm_thread() {}
-
 struct Gemm::Implementation {
   GemmBackend backend;
   GemmShape shape;
@@ -79,11 +78,19 @@ bool is_available(GemmBackend backend) {
   return __builtin_cpu_supports("avx512bf16") != 0;
 }
 
-void use_one_gemm_thread() {
-  omp_set_num_threads(1);
-}
-
 namespace {
+
+// Keeps the library on the calling thread, and leaves that thread's OpenMP setting as it was.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
 
 dnnl::memory::desc plain_desc(int64_t rows, int64_t cols, bool is_transposed, DType dtype) {
   const auto type =
@@ -125,7 +132,7 @@ struct Gemm::Implementation {
       : backend(chosen), shape(gemm_shape) {
     if (backend == GemmBackend::kPlainLoops) return;
     // The library picks its blocking for the number of threads it sees now.
-    use_one_gemm_thread();
+    const OneThread one_thread;
     engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
     stream = dnnl::stream(engine);
     const auto desc = make_primitive_desc(engine, shape, operand_dtype(backend));
@@ -172,6 +179,7 @@ void Gemm::run(const void* a, const void* b, float* c) {
     return;
   }
 #ifdef MEGAFLUX_HAS_ONEDNN
+  const OneThread one_thread;
   gemm.a.set_data_handle(const_cast<void*>(a));
   gemm.b.set_data_handle(const_cast<void*>(b));
   gemm.c.set_data_handle(c);
@@ -197,6 +205,7 @@ void Gemm::pack_b(const void* b, void* packed) {
   [[maybe_unused]] Implementation& gemm = *implementation_;
 #ifdef MEGAFLUX_HAS_ONEDNN
   if (gemm.backend != GemmBackend::kPlainLoops) {
+    const OneThread one_thread;
     dnnl::memory from(plain_desc(gemm.shape.k, gemm.shape.n, gemm.shape.is_b_transposed,
                                  operand_dtype(gemm.backend)),
                       gemm.engine, const_cast<void*>(b));
@@ -222,24 +231,34 @@ void draw_operand(DType dtype, int64_t count, Rng& rng, std::vector<std::byte>& 
   }
 }
 
-// Equal rows at all places of A: are the first 128 rows of C equal bit for bit?
+// Rows of A to try: so many that C has a thousand different elements, since two orders of summation
+// often agree on a few.
+int64_t num_trials(const GemmShape& shape) {
+  return ceil_div(int64_t{1024}, shape.n);
+}
+
+// Equal rows at all places of A: are the first 128 rows of C equal bit for bit, for every trial?
 bool is_row_independent(GemmBackend backend, const GemmShape& shape) {
   const DType operand = operand_dtype(backend);
   const auto row_bytes = static_cast<size_t>(shape.k * dtype_bytes(operand));
   std::vector<std::byte> a(static_cast<size_t>(shape.m) * row_bytes);
   std::vector<std::byte> b(static_cast<size_t>(shape.n) * row_bytes);
   std::vector<float> c(static_cast<size_t>(shape.m * shape.n));
-  Rng rng(1);
-  draw_operand(operand, shape.k, rng, a);
-  draw_operand(operand, shape.n * shape.k, rng, b);
-  for (int64_t i = 1; i < shape.m; ++i) std::memcpy(a.data() + i * row_bytes, a.data(), row_bytes);
+  const auto result_bytes = static_cast<size_t>(shape.n) * sizeof(float);
   Gemm gemm(backend, shape);
   std::vector<std::byte> packed(shape.is_b_packed ? static_cast<size_t>(gemm.packed_bytes()) : 0);
+  Rng rng(1);
+  draw_operand(operand, shape.n * shape.k, rng, b);
   if (shape.is_b_packed) gemm.pack_b(b.data(), packed.data());
-  gemm.run(a.data(), shape.is_b_packed ? packed.data() : b.data(), c.data());
-  const auto result_bytes = static_cast<size_t>(shape.n) * sizeof(float);
-  for (int64_t i = 1; i < 128; ++i) {
-    if (std::memcmp(c.data(), c.data() + i * shape.n, result_bytes) != 0) return false;
+  for (int64_t trial = 0; trial < num_trials(shape); ++trial) {
+    draw_operand(operand, shape.k, rng, a);
+    for (int64_t i = 1; i < shape.m; ++i) {
+      std::memcpy(a.data() + i * row_bytes, a.data(), row_bytes);
+    }
+    gemm.run(a.data(), shape.is_b_packed ? packed.data() : b.data(), c.data());
+    for (int64_t i = 1; i < 128; ++i) {
+      if (std::memcmp(c.data(), c.data() + i * shape.n, result_bytes) != 0) return false;
+    }
   }
   return true;
 }

@@ -1,4 +1,5 @@
-// The one GEMM of the CPU layer: C = A B (+ C) on one thread, oneDNN or plain loops behind it.
+// The one GEMM of the CPU layer: C = A B (+ C) on the calling thread, oneDNN or plain loops behind
+// it.
 //
 // The layer's equality across plans rests on this: the bits of a row of C depend on that row of A
 // and on B alone, never on where the row stands among the 128 of a tile. Libraries treat the last
@@ -69,8 +70,5 @@ class Gemm {
 // The least m >= 128 of {128, 132, 144} with which a GEMM of each of `shapes` (their m is ignored)
 // gives equal bits for equal rows at the first 128 places, found by trying; 0 if there is none.
 int32_t row_independent_rows(GemmBackend backend, std::span<const GemmShape> shapes);
-
-// Keeps the library's parallel regions on the calling thread, for as long as the thread lives.
-void use_one_gemm_thread();
 
 }  // namespace megaflux
