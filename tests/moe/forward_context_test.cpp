@@ -64,6 +64,15 @@ TEST(ForwardArena, ContextsOutliveTheArenaObject) {
   EXPECT_NO_THROW((void)context.state());
 }
 
+TEST(ForwardArena, KnowsItsContexts) {
+  ForwardArena arena("one", 1);
+  ForwardArena other("other", 1);
+  const ForwardContext context = arena.acquire();
+  EXPECT_TRUE(arena.owns(context));
+  EXPECT_FALSE(other.owns(context));
+  EXPECT_FALSE(arena.owns(ForwardContext()));
+}
+
 TEST(SavedRank, KeepsIdsOfValidTokensOnly) {
   const std::vector<int16_t> ids = {3, -1, 999, 999};
   const std::vector<float> weights = {0.5f, 0.25f, 9.0f, 9.0f};

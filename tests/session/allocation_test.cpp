@@ -73,6 +73,33 @@ void expect_no_allocation(PlannerKind planner) {
   }
 }
 
+// The first step is one token on one rank; the next one fills T_max tokens on every rank.
+TEST(Allocation, NoneWhenAStepGrows) {
+  LayerCase c = case_named("eight_ranks");
+  const StepData large(c, 72);
+  c.tokens = {1, 0, 0, 0, 0, 0, 0, 0};
+  const StepData small(c, 73);
+  SessionConfig config = session_config(large);
+  config.gemm = GemmBackend::kPlainLoops;
+  StepRig rig(large, config);
+  const std::vector<const void*> x_small(8, small.x[0].bytes.data());
+  std::vector<std::byte> y_small(small.x[0].bytes.size());
+  const std::vector<void*> y(8, y_small.data());
+  {
+    ForwardContext first =
+        rig.session().forward({.routing = small.routing, .x = x_small, .y = y}, rig.report);
+    BackwardCall call = rig.backward_call({}, GradientMode::kNewFp32);
+    rig.session().backward(first, call, rig.report);
+  }
+  const int64_t before = g_allocations.load();
+  ForwardContext context = rig.forward();
+  EXPECT_EQ(g_allocations.load() - before, 0);
+  const BackwardCall call = rig.backward_call({}, GradientMode::kNewFp32);
+  const int64_t before_backward = g_allocations.load();
+  rig.session().backward(context, call, rig.report);
+  EXPECT_EQ(g_allocations.load() - before_backward, 0);
+}
+
 TEST(Allocation, NoneAfterTheFirstStep) {
   expect_no_allocation(PlannerKind::kFixed);
   expect_no_allocation(PlannerKind::kMegaflux);

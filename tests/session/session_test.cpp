@@ -92,6 +92,48 @@ TEST(Session, ContextOfOldWeightsIsRefused) {
   EXPECT_THROW(rig.backward(context), Error);
 }
 
+// Equal in layer, ranks, tokens and weight version: only the owner tells them apart.
+TEST(Session, ContextOfAnotherSessionIsRefused) {
+  const StepData data(case_named("two_ranks_bf16"), 46);
+  ForwardContext foreign;
+  {
+    StepRig ended(data);
+    foreign = ended.forward();
+  }
+  StepRig rig(data);
+  const StepOutput expected = rig.step();
+  EXPECT_THROW(rig.backward(foreign), Error);
+  EXPECT_THROW((void)rig.replay(foreign), Error);
+  EXPECT_FALSE(foreign.is_consumed());
+  EXPECT_EQ(token_difference(expected, rig.step()), "") << "the session goes on after a refusal";
+}
+
+// Peers pull x and dY for as long as a launch lasts, so outputs cannot lie on them.
+TEST(Session, OutputsOnInputsAreRefused) {
+  const StepData data(case_named("two_ranks_bf16"), 46);
+  StepRig rig(data);
+  std::vector<void*> x;
+  std::vector<const void*> x_read;
+  for (const TypedVector& rank : data.x) {
+    x.push_back(const_cast<std::byte*>(rank.bytes.data()));
+    x_read.push_back(rank.bytes.data());
+  }
+  EXPECT_THROW(
+      (void)rig.session().forward({.routing = data.routing, .x = x_read, .y = x}, rig.report),
+      Error);
+  ForwardContext context = rig.forward();
+  EXPECT_THROW((void)rig.session().replay(context, x_read, x, rig.report), Error);
+  BackwardCall call = rig.backward_call({}, GradientMode::kNewFp32);
+  call.dx = x;
+  EXPECT_THROW(rig.session().backward(context, call, rig.report), Error);
+  call = rig.backward_call({}, GradientMode::kNewFp32);
+  const std::vector<const void*> dx(call.dx.begin(), call.dx.end());
+  call.dy = dx;
+  EXPECT_THROW(rig.session().backward(context, call, rig.report), Error);
+  EXPECT_FALSE(context.is_consumed());
+  rig.backward(context);
+}
+
 // IC_23: layers share slots, pools and packs; each result is that of a session of its own.
 TEST(Session, IC_23_LayersShareSlots) {
   const StepData first(case_named("one_hot"), 47);

@@ -41,6 +41,12 @@ void SavedRank::save_routing(const RoutingView& view) {
   }
 }
 
+void SavedRank::reserve_routing(int32_t max_tokens, int32_t max_topk) {
+  const auto pairs = static_cast<size_t>(max_tokens) * static_cast<size_t>(max_topk);
+  topk_ids.reserve(pairs);
+  topk_weights.reserve(pairs);
+}
+
 void SavedRank::reserve_z(int64_t bytes) {
   if (bytes <= z_capacity_bytes) return;
   z = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(bytes));

@@ -36,6 +36,8 @@ struct SavedRank {
   RoutingView routing() const;
   // Copies ids and weights, ids of tokens that are not valid become -1; reuses the memory.
   void save_routing(const RoutingView& view);
+  // Makes room for the routing of `max_tokens` tokens, so that save_routing does not allocate.
+  void reserve_routing(int32_t max_tokens, int32_t max_topk);
   // Makes room for `bytes` of Z; the content is undefined.
   void reserve_z(int64_t bytes);
 };
@@ -92,6 +94,8 @@ class ForwardArena {
   ForwardContext acquire();
   // Frees every context still outstanding; using one afterwards is an error.
   void release_all();
+  // True if `context` came from this arena.
+  bool owns(const ForwardContext& context) const { return context.core_ == core_; }
   int32_t num_in_use() const;
 
  private:

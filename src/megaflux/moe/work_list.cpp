@@ -29,6 +29,7 @@ void WorkList::assign(const Plan& plan, const LoadTable& loads, int32_t rank, Pa
   parts_.clear();
   const auto owner_of = plan.owner_of();
   const auto num_owned = static_cast<int32_t>(std::count(owner_of.begin(), owner_of.end(), rank));
+  parts_.reserve(static_cast<size_t>(num_owned) + dims.replica_slots);
   for (const bool first_pass : {true, false}) {
     int32_t local_index = 0;
     for (int32_t e = 0; e < dims.num_experts; ++e) {

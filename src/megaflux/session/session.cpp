@@ -88,11 +88,29 @@ void Session::check_forward(const ForwardCall& call) const {
            "forward: routing, x and y of ", call.routing.size(), ", ", call.x.size(), " and ",
            call.y.size(), " ranks, the session has ", ranks);
   for (size_t rank = 0; rank < ranks; ++rank) {
-    check_tensors({.num_tokens = call.routing[rank].num_tokens,
-                   .max_tokens = config_.max_tokens,
-                   .rank = static_cast<int32_t>(rank)},
-                  {{"x", call.x[rank]}, {"y", call.y[rank]}});
+    const RankTokens tokens{.num_tokens = call.routing[rank].num_tokens,
+                            .max_tokens = config_.max_tokens,
+                            .rank = static_cast<int32_t>(rank)};
+    check_tensors(tokens, {{"x", call.x[rank]}, {"y", call.y[rank]}});
+    check_not_in_place(tokens, {"y", call.y[rank]}, {{"x", call.x[rank]}});
   }
+}
+
+const ForwardState& Session::state_of(const ForwardContext& context) const {
+  const ForwardState& state = context.state();
+  MF_CHECK(arena_.owns(context), "forward context of layer ", state.layer,
+           ": made by another session");
+  return state;
+}
+
+ForwardContext Session::acquire_context() {
+  ForwardContext context = arena_.acquire();
+  ForwardState& state = context.state();
+  state.ranks.resize(num_ranks());
+  for (SavedRank& rank : state.ranks) {
+    rank.reserve_routing(config_.max_tokens, config_.shape.topk);
+  }
+  return context;
 }
 
 std::span<const int32_t> Session::find_residents(int32_t layer) {
@@ -153,14 +171,13 @@ void Session::record_slots(int32_t layer, const Plan& plan) {
 
 ForwardContext Session::forward(const ForwardCall& call, StepReport& report) {
   check_forward(call);
-  ForwardContext context = arena_.acquire();
+  ForwardContext context = acquire_context();
   if (!run_head(call, report)) return {};
   ForwardState& state = context.state();
   state.plan = heads_[0]->plan();
   state.loads = heads_[0]->loads();
   state.layer = call.layer;
   state.weight_version = layers_[call.layer].version;
-  state.ranks.resize(num_ranks());
   for (int32_t rank = 0; rank < num_ranks(); ++rank) {
     state.ranks[rank].save_routing(call.routing[rank]);
   }
@@ -176,21 +193,22 @@ ForwardContext Session::forward(const ForwardCall& call, StepReport& report) {
 
 ForwardContext Session::replay(const ForwardContext& saved, std::span<const void* const> x,
                                std::span<void* const> y, StepReport& report) {
-  const ForwardState& from = saved.state();
+  const ForwardState& from = state_of(saved);
   check_weights(from.layer);
   check_same_version(from, layers_[from.layer].version);
   MF_CHECK(x.size() == from.ranks.size() && y.size() == from.ranks.size(), "replay: x and y of ",
            x.size(), " and ", y.size(), " ranks, the session has ", from.ranks.size());
   for (int32_t rank = 0; rank < num_ranks(); ++rank) {
-    check_tensors(tokens_of(from, rank), {{"x", x[rank]}, {"y", y[rank]}});
+    const RankTokens tokens = tokens_of(from, rank);
+    check_tensors(tokens, {{"x", x[rank]}, {"y", y[rank]}});
+    check_not_in_place(tokens, {"y", y[rank]}, {{"x", x[rank]}});
   }
-  ForwardContext context = arena_.acquire();
+  ForwardContext context = acquire_context();
   ForwardState& state = context.state();
   state.plan = from.plan;
   state.loads = from.loads;
   state.layer = from.layer;
   state.weight_version = from.weight_version;
-  state.ranks.resize(from.ranks.size());
   for (size_t rank = 0; rank < from.ranks.size(); ++rank) {
     state.ranks[rank].save_routing(from.ranks[rank].routing());
   }
@@ -208,7 +226,7 @@ void Session::execute_forward(ForwardState& state, const Execution& execution, S
     forward_work_[rank].assign(state.plan, state.loads, rank, PartOrder::kOwnedFirst);
     const int64_t rows = int64_t{forward_work_[rank].num_tiles()} * kTileRows;
     saved.z_rows = execution.keeps_z ? std::min(rows, config_.z_rows) : 0;
-    if (saved.z_rows > 0) saved.reserve_z(z_bytes());
+    if (execution.keeps_z) saved.reserve_z(z_bytes());
     ForwardLaunch& task = forward_launches_[rank];
     fill_launch(state, state.plan, rank, task.launch);
     task.launch.words.op = execution.op;
@@ -248,7 +266,7 @@ const Plan& Session::backward_plan(const ForwardState& state, const BackwardCall
 }
 
 void Session::backward(ForwardContext& context, const BackwardCall& call, StepReport& report) {
-  const ForwardState& state = context.state();
+  const ForwardState& state = state_of(context);
   check_weights(state.layer);
   check_same_version(state, layers_[state.layer].version);
   check_backward_call(state, call, layer_);

@@ -7,8 +7,9 @@
 //   session.backward(context, {.dy = dy, .dx = dx, .dp = dp, .gradients = g}, report);
 //
 // Spans over ranks have P entries. Rank r's tensors: x, y, dy, dx [T_r, H] of the layer's dtype, dp
-// [T_r, K] fp32; a null pointer stands for T_r = 0. The caller keeps weights alive while they are
-// set, and x until the backward. One call at a time; all memory is allocated at creation and by the
+// [T_r, K] fp32; a null pointer stands for T_r = 0. Outputs are no memory of inputs: y is
+// not x, dx neither dy nor x. The caller keeps weights alive while they are set, and x until the
+// backward. One call at a time; all memory is allocated at creation and by the
 // first step.
 #pragma once
 
@@ -122,6 +123,10 @@ class Session {
   void check_layer(int32_t layer) const;
   void check_weights(int32_t layer) const;
   void check_forward(const ForwardCall& call) const;
+  // Throws kBadInput if the context cannot be read or is not of this session.
+  const ForwardState& state_of(const ForwardContext& context) const;
+  // A context with room for any step of this session.
+  ForwardContext acquire_context();
   std::span<const int32_t> find_residents(int32_t layer);
   // False if there is no legal plan.
   bool run_head(const ForwardCall& call, StepReport& report);

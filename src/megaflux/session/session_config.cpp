@@ -86,6 +86,15 @@ void check_tensors(const RankTokens& tokens, std::initializer_list<NamedTensor> 
   }
 }
 
+void check_not_in_place(const RankTokens& tokens, const NamedTensor& output,
+                        std::initializer_list<NamedTensor> inputs) {
+  if (tokens.num_tokens == 0) return;
+  for (const NamedTensor& input : inputs) {
+    MF_CHECK(output.data != input.data, output.name, " of rank ", tokens.rank,
+             ": the same memory as ", input.name, ", which other ranks read while it is written");
+  }
+}
+
 void check_same_version(const ForwardState& state, uint64_t version) {
   MF_CHECK(state.weight_version == version, "forward context of layer ", state.layer,
            ": made with weight version ", state.weight_version, ", the layer is at ", version);
@@ -99,8 +108,10 @@ void check_backward_call(const ForwardState& state, const BackwardCall& call,
            "backward: dy, dx, dp and gradients of ", call.dy.size(), ", ", call.dx.size(), ", ",
            call.dp.size(), " and ", call.gradients.size(), " ranks, the session has ", ranks);
   for (size_t rank = 0; rank < ranks; ++rank) {
-    check_tensors(tokens_of(state, static_cast<int32_t>(rank)),
-                  {{"dy", call.dy[rank]}, {"dx", call.dx[rank]}, {"dp", call.dp[rank]}});
+    const RankTokens tokens = tokens_of(state, static_cast<int32_t>(rank));
+    check_tensors(tokens, {{"dy", call.dy[rank]}, {"dx", call.dx[rank]}, {"dp", call.dp[rank]}});
+    check_not_in_place(tokens, {"dx", call.dx[rank]},
+                       {{"dy", call.dy[rank]}, {"x", state.ranks[rank].x}});
     if (std::count(layer.owner_of.begin(), layer.owner_of.end(), static_cast<int32_t>(rank)) == 0) {
       continue;
     }

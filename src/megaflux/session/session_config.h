@@ -31,6 +31,10 @@ struct NamedTensor {
 // null.
 void check_tensors(const RankTokens& tokens, std::initializer_list<NamedTensor> tensors);
 
+// Throws kBadInput if `output` is the memory of an input, which peers read while it is written.
+void check_not_in_place(const RankTokens& tokens, const NamedTensor& output,
+                        std::initializer_list<NamedTensor> inputs);
+
 // Throws kBadInput if the layer's weights changed since the forward.
 void check_same_version(const ForwardState& state, uint64_t version);
 
