@@ -42,6 +42,25 @@ class PlanOptions(ProgramTest):
         self.assertGreaterEqual(plans["fixed"]["max"], plans["paper"]["max"])
         self.assertGreaterEqual(plans["paper"]["max"], plans["megaflux"]["max"])
 
+    def test_rivals_plan_in_rows_and_say_what_they_need(self):
+        fixed = self.plan("--planner", "fixed")
+        for name in ["ultraep", "eplb", "lplb", "llep", "echo", "moonep", "broadcast"]:
+            with self.subTest(planner=name):
+                plan = self.plan("--planner", name)
+                self.assertEqual((plan["planner"], plan["block_rows"]), (name, 1))
+                self.assertEqual(plan["replica_slots"], max(2, plan["slots_needed"]))
+                self.assertEqual(sum(plan["load_rows"]), sum(fixed["load_rows"]))
+                if name not in ("eplb", "lplb"):
+                    self.assertEqual(plan["moved_owners"], 0)
+                    self.assertEqual(plan["owner_of"], fixed["owner_of"])
+
+    def test_planners_in_rows_predict_in_blocks(self):
+        # Equal placement and planning time: rows are rounded to blocks a rank, not an expert.
+        blocks = self.plan("--planner", "paper", *SHAPE)["gate"]["predicted_fixed_us"]
+        rows = self.plan("--planner", "quota", *SHAPE)["gate"]["predicted_fixed_us"]
+        self.assertGreater(rows, 0.95 * blocks)
+        self.assertLessEqual(rows, blocks)
+
     def test_backward_objective_weighs_replicas(self):
         light = self.plan("--objective", "backward", "--lambda", 0)
         heavy = self.plan("--objective", "backward", "--lambda", 1000)

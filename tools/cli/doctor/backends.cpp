@@ -19,7 +19,8 @@ Backend describe_cpu() {
       .name = "cpu",
       .is_available = true,
       .features = {
-          {"planners", true, "megaflux, paper, quota, fixed: E <= 4096, P <= 1024, s <= 1024"},
+          {"planners", true,
+           "megaflux, paper, quota, fixed, 7 baselines: E <= 4096, P <= 1024, s <= 1024"},
           {"objectives", true, "forward, backward, cost with gate"},
           {"layer forward", true, "ranks are threads of this process"},
           {"layer backward", true, "saved Z or recomputed Z, replica gradients reduced in order"},

@@ -10,6 +10,7 @@
 #include "cli/plan/plan_result.h"
 #include "cli/plan/plan_tables.h"
 #include "megaflux/base/check.h"
+#include "megaflux/moe/owner_table.h"
 
 namespace megaflux::cli {
 namespace {
@@ -35,6 +36,19 @@ Plan fixed_plan(const PlanResult& result) {
   return plan;
 }
 
+// Planners that move owners move their weights too.
+void add_moved_owners(const PlanConfig& config, const Plan& plan, int64_t expert_bytes,
+                      WeightBytes& bytes) {
+  const std::vector<int32_t> owner_of =
+      config.owner_of.empty() ? contiguous_owners(config.dims.num_experts, config.dims.num_ranks)
+                              : config.owner_of;
+  for (size_t e = 0; e < owner_of.size(); ++e) {
+    if (plan.owner_of()[e] == owner_of[e]) continue;
+    bytes.in[plan.owner_of()[e]] += expert_bytes;
+    bytes.out[owner_of[e]] += expert_bytes;
+  }
+}
+
 PlanResult compute(const PlanCommand& command) {
   PlanResult result;
   const PlanOptions& options = command.plan;
@@ -53,6 +67,7 @@ PlanResult compute(const PlanCommand& command) {
   result.fixed_stats = plan_stats(fixed_plan(result), result.input.loads, result.config);
   if (const auto shape = shape_of(options, num_experts, result.input.topk)) {
     result.bytes = weight_bytes(result.plan, *shape);
+    add_moved_owners(result.config, result.plan, shape->expert_bytes(), *result.bytes);
   }
   return result;
 }

@@ -107,6 +107,8 @@ Json plan_json(const PlanResult& result) {
   json["kappa"] = kappa(result.input.loads);
   json["total_rows"] = result.input.loads.total_rows();
   json["peak_padded_rows"] = stats.peak_padded_rows;
+  json["slots_needed"] = result.report.slots_needed;
+  json["moved_owners"] = result.report.moved_owners;
   json["search_id"] = result.plan.header().search_id;
   json["hash"] = hash_text(result.plan);
   json["fixed"] = {{"load_blocks", result.fixed_stats.load_blocks},

@@ -19,7 +19,7 @@ CostScope scope_of(const PlanOptions& options) {
 }  // namespace
 
 const Choices& planner_choices() {
-  static const Choices choices = {"megaflux", "paper", "quota", "fixed"};
+  static const Choices choices(planner_names().begin(), planner_names().end());
   return choices;
 }
 
@@ -141,9 +141,9 @@ PlanConfig plan_config_of(const PlanOptions& options, int32_t num_experts, int32
   MF_CHECK(shape.has_value() || config.objective != Objective::kCost,
            "--objective: cost predicts time and needs the shape, --hidden and --inter are missing");
   const MachineModel machine = read_machine(options.machine);
+  // In blocks of block_rows also for planners that count rows: they are rounded up for predictions.
   if (shape) {
-    const int32_t block_rows = config.planner == PlannerKind::kQuota ? 1 : options.block_rows;
-    config.cost = make_cost_model(machine, *shape, block_rows, scope_of(options));
+    config.cost = make_cost_model(machine, *shape, options.block_rows, scope_of(options));
   }
   return config;
 }

@@ -49,6 +49,22 @@ void print_balance(const TextStyle& style, const PlanResult& result) {
   fmt::print("\n");
 }
 
+// What only other systems' planners do.
+void print_beyond_budget(const TextStyle& style, const PlanResult& result) {
+  const int32_t slots = result.config.dims.replica_slots;
+  if (result.report.slots_needed > slots) {
+    fmt::print("over the budget: {} a rank needed, there {} {}\n",
+               plural(result.report.slots_needed, "slot"), slots == 1 ? "is" : "are", slots);
+  }
+  if (result.report.moved_owners > 0) {
+    fmt::print("{} another owner{}their weights move as well\n",
+               result.report.moved_owners == 1
+                   ? "1 expert has"
+                   : fmt::format("{} experts have", result.report.moved_owners),
+               separator(style));
+  }
+}
+
 std::string microseconds(const std::optional<uint64_t>& ns) {
   return ns ? seconds_text(static_cast<double>(*ns) * 1e-9) : "unknown";
 }
@@ -91,6 +107,7 @@ void print_plan(const PlanResult& result) {
                           .before = result.fixed_stats.load_blocks,
                           .after = result.stats.load_blocks});
   print_balance(style, result);
+  print_beyond_budget(style, result);
   print_replicas(result.plan, result.input.loads);
   print_gate(result);
 }
