@@ -248,6 +248,25 @@ TEST(Session, OrphansAreAnOutcome) {
   EXPECT_FALSE(rig.report.plan.orphans.empty());
 }
 
+TEST(Session, ContextsSurviveTheFailureOfAnotherOne) {
+  const StepData data(case_named("eight_ranks"), 54);
+  SessionConfig config = session_config(data);
+  config.waits.deadline = std::chrono::milliseconds(1500);
+  StepRig rig(data, config);
+  const StepOutput expected = StepRig(data).step();
+  ForwardContext failing = rig.forward();
+  ForwardContext waiting = rig.forward();
+  EXPECT_THROW(rig.backward(failing, {.fault = Fault::kLostFlag}), Error);
+  EXPECT_THROW(rig.backward(waiting), Error) << "a failed session refuses calls";
+  EXPECT_FALSE(waiting.is_consumed()) << "a refused call leaves the context";
+  rig.session().recover();
+  rig.backward(waiting);
+  StepOutput got = rig.out;
+  got.y = expected.y;
+  EXPECT_EQ(token_difference(expected, got) + gradient_difference(expected, got), "");
+  EXPECT_THROW(rig.backward(failing), Error) << "its one use was the one that failed";
+}
+
 TEST(Session, IC_33_LostSignalEndsInANamedErrorAndRecovers) {
   const StepData data(case_named("eight_ranks"), 54);
   SessionConfig config = session_config(data);

@@ -103,10 +103,7 @@ void ThreadsGroup::call_task(Worker& worker, const Task& task) {
 void ThreadsGroup::run_task(const Task& task) {
   std::unique_lock lock(mutex_);
   MF_CHECK(!is_running_, "the group is running already: one call at a time");
-  if (is_poisoned()) {
-    throw_error(ErrorCode::kTimeout, "the group is poisoned until recover(), because ",
-                failure_text());
-  }
+  check_sound();
   is_running_ = true;
   const int32_t num_roles = task.only_role < 0 ? config_.num_roles : 1;
   for (Worker& worker : workers_) worker.ctx.num_roles = num_roles;
@@ -151,6 +148,12 @@ void ThreadsGroup::finish_task() {
 
 bool ThreadsGroup::is_poisoned() const {
   return is_aborted(workers_.front().ctx);
+}
+
+void ThreadsGroup::check_sound() const {
+  if (!is_poisoned()) return;
+  throw_error(ErrorCode::kTimeout, "the group is poisoned until recover(), because ",
+              failure_text());
 }
 
 std::string ThreadsGroup::failure_text() const {

@@ -64,6 +64,8 @@ class ThreadsGroup {
   }
 
   bool is_poisoned() const;
+  // Throws kTimeout with the failure if the group is poisoned: run() would refuse.
+  void check_sound() const;
   // The failure that poisoned the group; empty if it is not poisoned.
   std::string failure_text() const;
   // Collective over all ranks: signals back to "nothing launched", epochs 2^16 ahead of the

@@ -270,6 +270,7 @@ void Session::backward(ForwardContext& context, const BackwardCall& call, StepRe
   check_weights(state.layer);
   check_same_version(state, layers_[state.layer].version);
   check_backward_call(state, call, layer_);
+  group_->check_sound();
   const int64_t begin = wall_ns();
   report.head_ns = 0;
   const Plan& plan = backward_plan(state, call, report);

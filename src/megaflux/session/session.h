@@ -91,7 +91,7 @@ class Session {
   // not consumed.
   ForwardContext replay(const ForwardContext& saved, std::span<const void* const> x,
                         std::span<void* const> y, StepReport& report);
-  // Consumes the context and gives its memory back, unless an argument is refused.
+  // Consumes the context and gives its memory back, unless the call is refused.
   void backward(ForwardContext& context, const BackwardCall& call, StepReport& report);
 
   // After a failure: all ranks start afresh; contexts stay valid, replicas do not.
