@@ -23,6 +23,29 @@ TEST(LoadCsv, BlanksCommentsAndLineEnds) {
   EXPECT_EQ(rows, (std::vector<std::vector<int64_t>>{{1, 2, 3}, {4, 5, 6}}));
 }
 
+TEST(LoadCsv, OneLineOfOneRankHasItsSource) {
+  EXPECT_TRUE(parse_load_csv("5,0,1", "x.csv", 1).has_sources());
+}
+
+TEST(LoadCsv, ByteOrderMarkOfSpreadsheets) {
+  const auto rows = parse_csv(
+      "\xef\xbb\xbf"
+      "7,8\r\n",
+      "x.csv");
+  EXPECT_EQ(rows, (std::vector<std::vector<int64_t>>{{7, 8}}));
+}
+
+TEST(LoadCsv, OtherFilesAreToldFromNumbers) {
+  const auto refused = [](std::string_view text, std::vector<std::string> words) {
+    words.push_back("x.csv");
+    expect_bad_input([&] { parse_csv(text, "x.csv"); }, words);
+  };
+  refused("expert0,expert1\n3,4\n", {"line 1, column 1", "'expert0'", "# begins a line to skip"});
+  refused("3;4", {"'3;4'", "commas separate"});
+  refused("PK\x03\x04 and more", {"zip file", ".npz"});
+  refused(std::string_view("\0\x1b[31m", 6), {"'??[31m'"});
+}
+
 TEST(LoadCsv, BadInputNamesLineAndColumn) {
   const auto refused = [](std::string_view text, std::vector<std::string> words) {
     words.push_back("x.csv");
@@ -39,7 +62,7 @@ TEST(LoadCsv, BadInputNamesLineAndColumn) {
   refused("1,+3", {"column 2", "'+3'"});
   refused("1,2 3", {"column 2", "'2 3'"});
   refused("1,2\n3\n", {"line 2", "1 columns", "has 2"});
-  refused("1,2\n3,4\n5,6\n", {"3 lines", "1 (totals) or 2"});
+  refused("1,2\n3,4\n5,6\n", {"3 lines", "1 (totals) or 2", "2 ranks"});
   refused("", {"no numbers"});
   refused("# nothing\n\n", {"no numbers"});
   refused("2147483647,1", {"2147483648 rows", "2147483647"});

@@ -15,6 +15,9 @@ namespace megaflux {
 namespace {
 
 constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
+// What spreadsheets put before UTF-8 text.
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+constexpr std::string_view kZipMark = "PK\x03\x04";
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
@@ -31,16 +34,23 @@ std::string_view next_piece(std::string_view& rest, char separator) {
   return piece;
 }
 
+// What is shown of a bad value: not too much, and nothing that a terminal would act on.
+std::string shown(std::string_view text) {
+  constexpr size_t kShown = 32;
+  std::string result(text.substr(0, kShown));
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  std::replace_if(result.begin(), result.end(), is_control, '?');
+  return result;
+}
+
 int64_t parse_count(std::string_view text, std::string_view file_name, size_t line, size_t column) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool is_number = error != std::errc::invalid_argument && end == text.data() + text.size();
-  // At most so much of a bad value is shown.
-  constexpr size_t kShown = 32;
-  MF_CHECK(is_number, file_name, ": line ", line, ", column ", column, ": '",
-           text.substr(0, kShown), "' is no whole number");
+  MF_CHECK(is_number, file_name, ": line ", line, ", column ", column, ": '", shown(text),
+           "' is no whole number; commas separate numbers, and # begins a line to skip");
   MF_CHECK(error == std::errc() && value >= 0 && value <= kMaxCount, file_name, ": line ", line,
-           ", column ", column, ": ", text.substr(0, kShown), " is outside [0, ", kMaxCount, "]");
+           ", column ", column, ": ", shown(text), " is outside [0, ", kMaxCount, "]");
   return value;
 }
 
@@ -74,6 +84,9 @@ std::string read_text(const std::string& path) {
 
 std::vector<std::vector<int64_t>> parse_csv(std::string_view text, std::string_view file_name) {
   MF_CHECK(text.size() <= kMaxCsvBytes, file_name, ": more than ", kMaxCsvBytes, " bytes");
+  MF_CHECK(!text.starts_with(kZipMark), file_name,
+           ": a zip file; the name of a trace ends in .npz");
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<std::vector<int64_t>> rows;
   for (size_t line = 1; !text.empty(); ++line) {
     const std::string_view content = trimmed(next_piece(text, '\n'));
@@ -98,9 +111,10 @@ LoadTable parse_load_csv(std::string_view text, std::string_view file_name, int3
   for (const auto& row : rows) sum = std::accumulate(row.begin(), row.end(), sum);
   MF_CHECK(sum <= kMaxCount, file_name, ": ", sum, " rows in the step, at most ", kMaxCount,
            " are supported");
-  if (rows.size() == 1) return LoadTable::from_totals(num_ranks, rows.front());
+  if (rows.size() == 1 && num_ranks > 1) return LoadTable::from_totals(num_ranks, rows.front());
   MF_CHECK(static_cast<int64_t>(rows.size()) == num_ranks, file_name, ": ", rows.size(),
-           " lines of numbers; 1 (totals) or ", num_ranks, " (one a rank) expected");
+           " lines of numbers; 1 (totals) or ", num_ranks, " (one for each of ", num_ranks,
+           " ranks) expected");
   std::vector<int32_t> counts;
   for (const auto& row : rows) {
     for (const int64_t value : row) counts.push_back(static_cast<int32_t>(value));
