@@ -251,7 +251,7 @@ TEST(Session, OrphansAreAnOutcome) {
 TEST(Session, ContextsSurviveTheFailureOfAnotherOne) {
   const StepData data(case_named("eight_ranks"), 54);
   SessionConfig config = session_config(data);
-  config.waits.deadline = std::chrono::milliseconds(1500);
+  config.waits.deadline = std::chrono::milliseconds(6000);
   StepRig rig(data, config);
   const StepOutput expected = StepRig(data).step();
   ForwardContext failing = rig.forward();
