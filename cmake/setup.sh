@@ -127,9 +127,10 @@ watch_tests() {
   clear_progress
 }
 
-# build_preset NAME: configures (again, if anything changed) and builds build/NAME.
+# build_preset NAME [TARGET...]: configures (again, if anything changed) and builds build/NAME, all of it or the targets.
 build_preset() {
-  local preset=$1 start=$SECONDS log=$LOG_DIR/$1.log launcher=()
+  local preset=$1 start=$SECONDS log=$LOG_DIR/$1.log launcher=() targets=()
+  if (($# > 1)); then targets=(--target "${@:2}"); fi
   if command -v ccache >/dev/null; then
     launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
     # Checkouts share what they compiled: paths count from the root of each.
@@ -138,7 +139,7 @@ build_preset() {
   say "Building preset $preset in build/$preset with $JOBS job(s)"
   cmake --preset "$preset" "${launcher[@]}" </dev/null >"$log" 2>&1 ||
     die "cmake could not configure: $(grep -m1 -A2 'CMake Error' "$log" | tr -s '\n ' ' ')(all of it: $log)"
-  "${FIXED_MAP[@]}" cmake --build --preset "$preset" -j "$JOBS" </dev/null 2>&1 | watch_build "$log" ||
+  "${FIXED_MAP[@]}" cmake --build --preset "$preset" -j "$JOBS" "${targets[@]}" </dev/null 2>&1 | watch_build "$log" ||
     die "the build of preset $preset failed: $(grep -m1 -E 'error|undefined reference|FAILED' "$log") (all of it: $log)"
   say "Built preset $preset in $(seconds_since "$start") s"
 }
