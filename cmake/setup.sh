@@ -127,6 +127,9 @@ watch_tests() {
   clear_progress
 }
 
+# build_error LOG: the line that says what is wrong; ninja's own FAILED line stands above it and is second best.
+build_error() { grep -m1 -E '(error: |undefined reference)' "$1" || grep -m1 FAILED "$1" || echo "see the end of the log"; }
+
 # build_preset NAME [TARGET...]: configures (again, if anything changed) and builds build/NAME, all of it or the targets.
 build_preset() {
   local preset=$1 start=$SECONDS log=$LOG_DIR/$1.log launcher=() targets=()
@@ -140,6 +143,6 @@ build_preset() {
   cmake --preset "$preset" "${launcher[@]}" </dev/null >"$log" 2>&1 ||
     die "cmake could not configure: $(grep -m1 -A2 'CMake Error' "$log" | tr -s '\n ' ' ')(all of it: $log)"
   "${FIXED_MAP[@]}" cmake --build --preset "$preset" -j "$JOBS" "${targets[@]}" </dev/null 2>&1 | watch_build "$log" ||
-    die "the build of preset $preset failed: $(grep -m1 -E 'error|undefined reference|FAILED' "$log") (all of it: $log)"
+    die "the build of preset $preset failed: $(build_error "$log") (all of it: $log)"
   say "Built preset $preset in $(seconds_since "$start") s"
 }
