@@ -160,8 +160,8 @@ void take_entries(const Workload& workload, std::span<const GradientEntry> entri
   outputs.dw2.clear();
 }
 
-void describe_session(const Session& session, Execution& execution) {
-  execution.memory = session.memory();
+void describe_session(const Session& session, bool has_backward, Execution& execution) {
+  execution.memory = {.layer = session.memory(), .z = has_backward ? session.z_bytes() : 0};
   execution.pool_rows = session.layer_config().pool_rows;
   execution.gemm = gemm_backend_name(session.layer_config().gemm);
 }
@@ -175,7 +175,7 @@ Execution execute(const Workload& workload, const RunOptions& options, const Exe
   execution.name = task.name;
   allocate(workload, has_backward, execution.outputs);
   Session session(session_config(workload, options, task));
-  describe_session(session, execution);
+  describe_session(session, has_backward, execution);
   for (int32_t rank = 0; rank < workload.num_ranks(); ++rank) {
     session.set_weights(0, rank, workload.weights(rank));
   }

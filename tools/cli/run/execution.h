@@ -35,6 +35,13 @@ struct LayerOutputs {
   std::vector<double> entries;          // values of the task's entries, in their order
 };
 
+// Bytes that a session allocates for one rank; the caller's tensors are not among them.
+struct RankMemory {
+  LayerMemory layer;
+  int64_t z = 0;  // Z kept from forward to backward
+  int64_t total() const { return layer.total() + z; }
+};
+
 struct Execution {
   std::string name;
   std::string failure;  // why it ended early: a bounded wait, or no legal plan; empty = it finished
@@ -46,8 +53,8 @@ struct Execution {
   LayerOutputs outputs;
   int32_t num_passes = 0;     // executions made
   bool is_repeatable = true;  // all repeats gave the same bits
-  LayerMemory memory;         // bytes of one rank
-  int64_t pool_rows = 0;      // C
+  RankMemory memory;
+  int64_t pool_rows = 0;  // C
   std::string gemm;
 
   bool has_finished() const { return failure.empty(); }
