@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "megaflux/base/check.h"
+#include "megaflux/moe/limits.h"
 
 namespace megaflux {
 namespace {
@@ -17,7 +18,8 @@ void SymmetricHeap::Release::operator()(std::byte* memory) const {
 }
 
 SymmetricHeap::SymmetricHeap(Layout layout, int32_t num_ranks) : layout_(std::move(layout)) {
-  MF_CHECK(num_ranks >= 1 && num_ranks <= 1024, "num_ranks: ", num_ranks, " is outside [1, 1024]");
+  MF_CHECK(num_ranks >= 1 && num_ranks <= kMaxRanks, "num_ranks: ", num_ranks, " is outside [1, ",
+           kMaxRanks, "]");
   const size_t bytes = std::max(layout_.total_bytes(), kFieldAlignment);
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
     memory_.emplace_back(static_cast<std::byte*>(::operator new[](bytes, kHeapAlignment)));

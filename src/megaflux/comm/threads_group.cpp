@@ -5,6 +5,7 @@
 
 #include "megaflux/base/check.h"
 #include "megaflux/comm/entry_exit.h"
+#include "megaflux/moe/limits.h"
 
 namespace megaflux {
 namespace {
@@ -13,8 +14,8 @@ namespace {
 constexpr uint32_t kRecoveryStep = 1u << 16;
 
 const ThreadsConfig& checked(const ThreadsConfig& config) {
-  MF_CHECK(config.num_ranks >= 1 && config.num_ranks <= 1024, "num_ranks: ", config.num_ranks,
-           " is outside [1, 1024]");
+  MF_CHECK(config.num_ranks >= 1 && config.num_ranks <= kMaxRanks, "num_ranks: ", config.num_ranks,
+           " is outside [1, ", kMaxRanks, "]");
   MF_CHECK(config.num_roles >= 1 && config.num_roles <= kMaxRoles, "num_roles: ", config.num_roles,
            " is outside [1, ", kMaxRoles, "]");
   MF_CHECK(config.payload_words >= 0, "payload_words: ", config.payload_words, " is negative");

@@ -4,13 +4,15 @@
 #include <span>
 
 #include "megaflux/base/check.h"
+#include "megaflux/moe/limits.h"
 
 namespace megaflux {
 
 void check_gather_config(const GatherConfig& config) {
-  MF_CHECK(config.num_experts >= 1 && config.num_experts <= 4096,
-           "num_experts: ", config.num_experts, " is outside [1, 4096]");
-  MF_CHECK(config.topk >= 1 && config.topk <= 64, "topk: ", config.topk, " is outside [1, 64]");
+  MF_CHECK(config.num_experts >= 1 && config.num_experts <= kMaxExperts,
+           "num_experts: ", config.num_experts, " is outside [1, ", kMaxExperts, "]");
+  MF_CHECK(config.topk >= 1 && config.topk <= kMaxTopk, "topk: ", config.topk, " is outside [1, ",
+           kMaxTopk, "]");
   MF_CHECK(config.max_tokens >= 0, "max_tokens: ", config.max_tokens, " is negative");
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "megaflux/base/check.h"
+#include "megaflux/moe/limits.h"
 
 namespace megaflux {
 namespace {
@@ -11,9 +12,10 @@ namespace {
 constexpr int64_t kMaxRows = std::numeric_limits<int32_t>::max();
 
 void check_extent(int32_t num_ranks, size_t num_experts) {
-  MF_CHECK(num_ranks >= 1 && num_ranks <= 1024, "num_ranks: ", num_ranks, " is outside [1, 1024]");
-  MF_CHECK(num_experts >= 1 && num_experts <= 4096, "num_experts: ", num_experts,
-           " is outside [1, 4096]");
+  MF_CHECK(num_ranks >= 1 && num_ranks <= kMaxRanks, "num_ranks: ", num_ranks, " is outside [1, ",
+           kMaxRanks, "]");
+  MF_CHECK(num_experts >= 1 && num_experts <= kMaxExperts, "num_experts: ", num_experts,
+           " is outside [1, ", kMaxExperts, "]");
 }
 
 }  // namespace

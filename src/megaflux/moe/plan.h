@@ -19,13 +19,9 @@
 #include <span>
 #include <vector>
 
-namespace megaflux {
+#include "megaflux/moe/limits.h"
 
-// Host limits of a plan; devices name their own.
-inline constexpr int32_t kMaxExperts = 4096;
-inline constexpr int32_t kMaxRanks = 1024;
-inline constexpr int32_t kMaxReplicaSlots = 1024;
-inline constexpr int32_t kMaxBlockRows = 1 << 20;
+namespace megaflux {
 
 struct PlanDims {
   int32_t num_experts = 0;    // E

@@ -6,6 +6,7 @@
 
 #include "megaflux/base/check.h"
 #include "megaflux/moe/draw_ids.h"
+#include "megaflux/moe/limits.h"
 
 namespace megaflux {
 namespace {
@@ -68,9 +69,9 @@ void check_request(const RouteRequest& request) {
     MF_CHECK(value >= low && value <= high, "route family: ", field, ": ", value, " is outside [",
              low, ", ", high, "]");
   };
-  in_range("num_experts", request.num_experts, 1, 4096);
-  in_range("topk", request.topk, 1, std::min(64, request.num_experts));
-  in_range("num_ranks", request.num_ranks, 1, 1024);
+  in_range("num_experts", request.num_experts, 1, kMaxExperts);
+  in_range("topk", request.topk, 1, std::min(kMaxTopk, request.num_experts));
+  in_range("num_ranks", request.num_ranks, 1, kMaxRanks);
   in_range("tokens_per_rank", request.tokens_per_rank, 1, int64_t{1} << 30);
   in_range("rows of the step", int64_t{request.topk} * request.num_ranks * request.tokens_per_rank,
            1, (int64_t{1} << 31) - 1);

@@ -5,6 +5,7 @@
 
 #include "megaflux/base/check.h"
 #include "megaflux/moe/draw_ids.h"
+#include "megaflux/moe/limits.h"
 #include "megaflux/moe/scale_counts.h"
 #include "megaflux/trace/trace_check.h"
 
@@ -29,7 +30,8 @@ void Trace::check_place(int64_t step, int32_t layer_idx, int32_t num_ranks) cons
            num_steps(), ")");
   MF_CHECK(layer_idx >= 0 && layer_idx < num_layers(), name_, ": layer idx: ", layer_idx,
            " is outside [0, ", num_layers(), ")");
-  MF_CHECK(num_ranks >= 1 && num_ranks <= 1024, "num_ranks: ", num_ranks, " is outside [1, 1024]");
+  MF_CHECK(num_ranks >= 1 && num_ranks <= kMaxRanks, "num_ranks: ", num_ranks, " is outside [1, ",
+           kMaxRanks, "]");
 }
 
 int32_t Trace::layer_index(int32_t model_layer) const {

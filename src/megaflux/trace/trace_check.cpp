@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "megaflux/base/check.h"
+#include "megaflux/moe/limits.h"
 
 namespace megaflux {
 namespace {
@@ -162,9 +163,9 @@ void check_trace_meta(const TraceMeta& meta, std::string_view name) {
     MF_CHECK(value >= low && value <= high, name, ": meta ", key, ": ", value, " is outside [", low,
              ", ", high, "]");
   };
-  in_range("num_experts", meta.num_experts, 1, 4096);
-  in_range("topk", meta.topk, 0, 64);
-  in_range("num_ranks", meta.num_ranks, 1, 1024);
+  in_range("num_experts", meta.num_experts, 1, kMaxExperts);
+  in_range("topk", meta.topk, 0, kMaxTopk);
+  in_range("num_ranks", meta.num_ranks, 1, kMaxRanks);
   in_range("first_step", meta.first_step, 0, int64_t{1} << 40);
   in_range("number of layers", static_cast<int64_t>(meta.layers.size()), 1, kMaxTraceLayers);
   std::vector<int32_t> sorted = meta.layers;

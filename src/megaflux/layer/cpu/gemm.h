@@ -25,7 +25,7 @@ enum class GemmBackend : uint8_t {
 
 // The best backend this build and this CPU offer for `dtype`.
 GemmBackend choose_gemm_backend(DType dtype);
-// "oneDNN 2.6.3, f32 GEMM on bf16-rounded operands" and the like, for printing.
+// "oneDNN 2.6.3, f32 GEMM (bf16 operands widened)" and the like, for printing.
 std::string_view gemm_backend_name(GemmBackend backend);
 // False if this build or CPU cannot run `backend`.
 bool is_available(GemmBackend backend);

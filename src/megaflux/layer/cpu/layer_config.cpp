@@ -6,6 +6,7 @@
 #include "megaflux/base/math.h"
 #include "megaflux/layer/cpu/weights.h"
 #include "megaflux/layer/cpu/workspace.h"
+#include "megaflux/moe/limits.h"
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/moe/work_list.h"
 
@@ -38,10 +39,10 @@ int64_t default_pool_rows(const CpuLayerConfig& config) {
 
 CpuLayerConfig resolve_config(CpuLayerConfig config) {
   check_shape(config.shape);
-  MF_CHECK(config.num_ranks >= 1 && config.num_ranks <= 1024, "num_ranks: ", config.num_ranks,
-           " is outside [1, 1024]");
-  MF_CHECK(config.replica_slots >= 0 && config.replica_slots <= 1024,
-           "replica_slots: ", config.replica_slots, " is outside [0, 1024]");
+  MF_CHECK(config.num_ranks >= 1 && config.num_ranks <= kMaxRanks, "num_ranks: ", config.num_ranks,
+           " is outside [1, ", kMaxRanks, "]");
+  MF_CHECK(config.replica_slots >= 0 && config.replica_slots <= kMaxReplicaSlots,
+           "replica_slots: ", config.replica_slots, " is outside [0, ", kMaxReplicaSlots, "]");
   const int64_t max_pairs = int64_t{config.max_tokens} * config.shape.topk;
   MF_CHECK(config.max_tokens >= 0 && max_pairs < (int64_t{1} << 31),
            "max_tokens: ", config.max_tokens, " x topk ", config.shape.topk,
