@@ -5,6 +5,7 @@
 
 #include "cli/plan/plan_tables.h"
 #include "megaflux/base/check.h"
+#include "megaflux/moe/limits.h"
 
 namespace megaflux::cli {
 namespace {
@@ -38,9 +39,10 @@ DType parse_dtype(const std::string& name) {
 }
 
 void add_planner_options(CLI::App& app, PlanOptions& options) {
-  add_integer(app, "--ranks", options.num_ranks, {1, 1024}, "ranks of the EP group, P")
+  add_integer(app, "--ranks", options.num_ranks, {1, kMaxRanks}, "ranks of the EP group, P")
       ->group("Planner");
-  add_integer(app, "--slots", options.replica_slots, {0, 1024}, "replica slots a rank, s")
+  add_integer(app, "--slots", options.replica_slots, {0, kMaxReplicaSlots},
+              "replica slots a rank, s")
       ->group("Planner");
   add_integer(app, "--block-rows", options.block_rows, {1, 1 << 20},
               "rows of a block, the unit of planning")
