@@ -43,3 +43,8 @@ class Inject(ProgramTest):
                       words=["--inject", "stale-slot", "replica"])
         self.rejected("run", *SMALL, "--forward-only", "--inject", "skip-replica-gradient",
                       words=["--inject", "skip-replica-gradient", "--forward-only"])
+        family = ["--route", "balanced", "--tokens", 512, "--hidden", 32, "--inter", 16]
+        self.rejected("run", *family, "--experts", 8, "--topk", 1, "--inject", "swap-k-order",
+                      words=["--inject", "swap-k-order", "topk is 1"])
+        self.rejected("run", *family, "--experts", 1, "--topk", 1, "--ranks", 2, "--slots", 1,
+                      "--inject", "wrong-owner", words=["--inject", "wrong-owner", "another expert"])

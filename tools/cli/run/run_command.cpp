@@ -36,8 +36,15 @@ Plan read_plan(const std::string& path) {
 }
 
 // Some faults need something to break.
-void check_fault(const RunOptions& options, const Plan& plan) {
+void check_fault(const RunOptions& options, const Workload& workload, const Plan& plan) {
   const Fault fault = fault_of(options.fault);
+  const LayerShape& shape = workload.shape();
+  MF_CHECK(workload.loads().total_rows() > 0, "--inject: ", options.fault,
+           " needs rows, the step has 0");
+  MF_CHECK(fault != Fault::kSwapKOrder || shape.topk > 1, "--inject: ", options.fault,
+           " needs two results of a token, topk is 1");
+  MF_CHECK(fault != Fault::kWrongOwner || shape.num_experts > 1, "--inject: ", options.fault,
+           " needs another expert, the layer has 1");
   const bool needs_replica = fault == Fault::kStaleSlot || fault == Fault::kWrongOwner ||
                              fault == Fault::kSkipReplicaGradient;
   MF_CHECK(!needs_replica || plan.num_replicas() > 0, "--inject: ", options.fault,
@@ -70,7 +77,7 @@ ExecutionTask replicated_task(const Workload& workload, const RunOptions& option
              expected.num_ranks, ", s ", expected.replica_slots);
     task.outside_plan = adopt_plan(plan.bytes(), workload.loads(), task.plan);
   }
-  if (task.fault != Fault::kNone) check_fault(options, preview_plan(workload, task));
+  if (task.fault != Fault::kNone) check_fault(options, workload, preview_plan(workload, task));
   return task;
 }
 
