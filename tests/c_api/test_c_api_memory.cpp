@@ -3,47 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <limits>
-#include <new>
 #include <string>
 
+#include "allocation/counted_allocation.h"
 #include "megaflux/megaflux.h"
 
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-thread_local int64_t num_allocations = 0;
-thread_local int64_t failing_allocation = kNever;
-
-void* counted(std::size_t bytes) {
-  if (num_allocations++ >= failing_allocation) throw std::bad_alloc();
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-
-namespace {
+using megaflux::test::FailingAllocations;
+using megaflux::test::num_allocations;
 
 constexpr int32_t kRows[] = {300, 60, 45, 300, 40, 45};
 constexpr int32_t kOtherRows[] = {20, 700, 45, 10, 700, 600};
@@ -88,9 +56,10 @@ int fail_each_allocation(Call&& call, State&& state) {
   for (int64_t nth = 0;; ++nth) {
     megaflux_error error{};
     error.struct_bytes = sizeof(error);
-    failing_allocation = num_allocations + nth;
-    const megaflux_status status = call(&error);
-    failing_allocation = kNever;
+    const megaflux_status status = [&] {
+      const FailingAllocations failing(nth);
+      return call(&error);
+    }();
     if (status == MEGAFLUX_OK) return static_cast<int>(nth);
     EXPECT_EQ(status, MEGAFLUX_OUT_OF_MEMORY) << nth;
     EXPECT_STREQ(error.message, "out of memory");
@@ -106,12 +75,12 @@ TEST(CApiMemory, StepsAfterTheFirstAllocateNothing) {
     const megaflux_step first = step_of(kOtherRows);
     ASSERT_EQ(megaflux_planner_plan(planner, &first, plan, nullptr), MEGAFLUX_OK);
   }
-  const int64_t before = num_allocations;
+  const int64_t before = num_allocations();
   for (int step = 0; step < 20; ++step) {
     const megaflux_step next = step_of(step % 2 == 0 ? kRows : kOtherRows);
     ASSERT_EQ(megaflux_planner_plan(planner, &next, plan, nullptr), MEGAFLUX_OK);
   }
-  EXPECT_EQ(num_allocations, before);
+  EXPECT_EQ(num_allocations(), before);
   megaflux_plan_destroy(plan);
   megaflux_planner_destroy(planner);
 }

@@ -1,42 +1,11 @@
 // Planning allocates nothing after the first call.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <vector>
 
+#include "allocation/counted_allocation.h"
 #include "megaflux/base/rng.h"
 #include "plan/planner_fixture.h"
-
-namespace {
-thread_local int64_t num_allocations = 0;
-
-void* counted(std::size_t bytes) {
-  ++num_allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-// Every form that the test program uses ends in these two pairs.
-void* operator new(std::size_t bytes) {
-  return counted(bytes);
-}
-void* operator new[](std::size_t bytes) {
-  return counted(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace megaflux {
 namespace {
@@ -68,10 +37,11 @@ TEST(PlannerMemory, no_allocation_after_the_first_call) {
       PlanReport report;
       int64_t before = 0;
       for (size_t step = 0; step < steps.size(); ++step) {
-        if (step == 1) before = num_allocations;
+        if (step == 1) before = test::num_allocations();
         planner->plan(steps[step], resident, plan, report);
       }
-      EXPECT_EQ(num_allocations, before) << planner_name(kind) << ", " << objective_name(objective);
+      EXPECT_EQ(test::num_allocations(), before)
+          << planner_name(kind) << ", " << objective_name(objective);
     }
   }
 }

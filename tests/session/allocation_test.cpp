@@ -2,45 +2,8 @@
 // included.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "allocation/counted_allocation.h"
 #include "session/step_rig.h"
-
-namespace {
-
-std::atomic<int64_t> g_allocations{0};
-
-void* count_and_allocate(std::size_t size) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-// NOLINTBEGIN: the program's global allocation functions.
-void* operator new(std::size_t size) {
-  return count_and_allocate(size);
-}
-void* operator new[](std::size_t size) {
-  return count_and_allocate(size);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-// NOLINTEND
 
 namespace megaflux {
 namespace {
@@ -61,15 +24,15 @@ void expect_no_allocation(PlannerKind planner) {
   };
   for (const GradientMode mode : {GradientMode::kNewFp32, GradientMode::kAddToMain}) {
     step(mode);
-    const int64_t before = g_allocations.load();
+    const int64_t before = test::num_allocations();
     ForwardContext first = rig.forward();
     ForwardContext second = rig.replay(first);
-    const int64_t after_forward = g_allocations.load();
+    const int64_t after_forward = test::num_allocations();
     const BackwardCall call = rig.backward_call({}, mode);
-    const int64_t before_backward = g_allocations.load();
+    const int64_t before_backward = test::num_allocations();
     rig.session().backward(second, call, rig.report);
     EXPECT_EQ(after_forward - before, 0) << planner_name(planner);
-    EXPECT_EQ(g_allocations.load() - before_backward, 0) << planner_name(planner);
+    EXPECT_EQ(test::num_allocations() - before_backward, 0) << planner_name(planner);
   }
 }
 
@@ -91,13 +54,13 @@ TEST(Allocation, NoneWhenAStepGrows) {
     BackwardCall call = rig.backward_call({}, GradientMode::kNewFp32);
     rig.session().backward(first, call, rig.report);
   }
-  const int64_t before = g_allocations.load();
+  const int64_t before = test::num_allocations();
   ForwardContext context = rig.forward();
-  EXPECT_EQ(g_allocations.load() - before, 0);
+  EXPECT_EQ(test::num_allocations() - before, 0);
   const BackwardCall call = rig.backward_call({}, GradientMode::kNewFp32);
-  const int64_t before_backward = g_allocations.load();
+  const int64_t before_backward = test::num_allocations();
   rig.session().backward(context, call, rig.report);
-  EXPECT_EQ(g_allocations.load() - before_backward, 0);
+  EXPECT_EQ(test::num_allocations() - before_backward, 0);
 }
 
 TEST(Allocation, NoneAfterTheFirstStep) {
