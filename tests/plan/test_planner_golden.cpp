@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "baselines/zipf_tables.h"
 #include "megaflux/plan/legality.h"
 #include "plan/planner_fixture.h"
 
@@ -14,29 +15,6 @@ namespace megaflux {
 namespace {
 
 using Totals = std::vector<int64_t>;
-
-// Zipf exponent 1.2 over 256 experts, 262,144 rows: floor(N w / sum w), the rest to the first,
-// shuffled.
-const Totals kZipf256 = {
-    244,  131, 124,  845,  1001, 17790, 86,   156,  221,  90,   326,  1219, 88,  1332, 103,
-    206,  292, 104,  204,  246,  126,   136,  443,  114,  85,   427,  1169, 102, 690,  488,
-    608,  88,  264,  92,   317,  274,   98,   749,  281,  87,   121,  478,  261, 335,  331,
-    228,  420, 141,  123,  9637, 115,   794,  129,  356,  105,  92,   96,   158, 271,  12596,
-    99,   210, 312,  133,  103,  112,   4760, 116,  5483, 91,   94,   2801, 106, 124,  89,
-    100,  392, 498,  6435, 154,  435,   119,  771,  117,  109,  638,  413,  150, 142,  66613,
-    97,   194, 134,  367,  132,  28939, 176,  321,  252,  255,  93,   168,  152, 186,  115,
-    157,  672, 554,  183,  127,  202,   233,  191,  249,  161,  226,  901,  399, 580,  98,
-    1628, 120, 160,  93,   217,  187,   593,  130,  965,  140,  530,  110,  137, 1122, 708,
-    296,  214, 7743, 304,  267,  386,   139,  345,  120,  118,  208,  406,  95,  94,   118,
-    113,  122, 300,  147,  125,  113,   105,  1825, 3741, 145,  200,  86,   138, 728,  106,
-    189,  108, 88,   155,  379,  223,   308,  198,  184,  129,  101,  1722, 460, 111,  452,
-    362,  288, 219,  102,  212,  340,   236,  181,  111,  196,  567,  151,  101, 97,   2219,
-    128,  175, 89,   277,  623,  146,   109,  164,  1273, 654,  135,  170,  351, 166,  1079,
-    178,  872, 93,   373,  932,  172,   3370, 519,  87,   86,   100,  165,  96,  90,   149,
-    148,  508, 1038, 169,  107,  2386,  238,  173,  1467, 469,  2072, 241,  231, 1544, 4194,
-    542,  193, 95,   2578, 162,  285,   1397, 179,  108,  1941, 3061, 143,  258, 819,  91,
-    144,
-};
 
 // Zipf exponent 1.0 over 64 experts, 65,536 rows, largest first.
 const Totals kZipf64 = {
@@ -150,7 +128,7 @@ TEST(PlannerGolden, zipf_64_is_exact_with_no_more_replicas_than_others_need) {
 
 TEST(PlannerGolden, zipf_256_is_exact_with_one_slot) {
   const Planned planned =
-      plan_once(row_config(PlannerKind::kMegaflux, 256, 8, 1), loads_of(8, kZipf256));
+      plan_once(row_config(PlannerKind::kMegaflux, 256, 8, 1), loads_of(8, kZipf256Seed7));
   EXPECT_EQ(planned.report.tau, 32768);
   EXPECT_EQ(max_load(planned), 32768);
   EXPECT_LE(planned.plan.num_replicas(), 7);
