@@ -54,23 +54,35 @@ class BadPlanInput(ProgramTest):
         self.plan("--min-copy-blocks", 0, words=["--min-copy-blocks", "0", "[1,"])
 
     def test_unknown_option(self):
-        self.plan("--frobnicate", words=["--frobnicate"])
+        line = self.rejected("plan", self.loads(), "--planer", "quota", words=["--planer"])
+        self.assertNotIn("quota", line)
 
     def test_option_without_a_value(self):
-        self.rejected("plan", self.loads(), "--ranks", words=["--ranks"])
+        self.rejected("plan", self.loads(), "--ranks", words=["--ranks", "value is missing"])
+
+    def test_option_given_twice(self):
+        self.plan("--ranks", 2, "--ranks", 4, words=["--ranks", "more than once"])
+
+    def test_file_without_a_name(self):
+        for option in ["--json", "--plan-out", "--owners"]:
+            self.rejected("plan", self.loads(), option, "", words=[option, "''"])
+
+    def test_names_do_not_steer_the_terminal(self):
+        line = self.rejected("plan", "no\x1b[31mwhere.csv", words=["no\\x1b[31mwhere.csv"])
+        self.assertTrue(line.isprintable())
 
     def test_missing_loads(self):
         self.rejected("plan", words=["LOADS"])
 
     def test_loads_file_that_is_not_there(self):
-        self.plan(words=["LOADS", "nowhere.csv", "cannot be read"],
+        self.plan(words=["LOADS", "nowhere.csv", "cannot be read", "No such file"],
                   loads=self.folder / "nowhere.csv")
 
     def test_loads_folder(self):
-        self.plan(words=["LOADS", "cannot be read"], loads=self.folder)
+        self.plan(words=["LOADS", "cannot be read", "directory"], loads=self.folder)
 
     def test_empty_loads(self):
-        self.plan(words=["LOADS", "0 lines"], loads=self.loads(""))
+        self.plan(words=["LOADS", "no numbers"], loads=self.loads(""))
 
     def test_negative_count(self):
         self.plan(words=["LOADS", "line 1", "column 2", "-7", "[0, 2147483647]"],
@@ -87,11 +99,11 @@ class BadPlanInput(ProgramTest):
                   loads=self.loads("2000000000,2000000000"))
 
     def test_ragged_lines(self):
-        self.plan("--ranks", 2, words=["LOADS", "line 2", "2 counts", "3 expected"],
+        self.plan("--ranks", 2, words=["LOADS", "line 2", "2 columns", "3"],
                   loads=self.loads("1,2,3\n4,5"))
 
     def test_wrong_number_of_lines(self):
-        self.plan("--ranks", 4, words=["LOADS", "2 lines", "--ranks 4"],
+        self.plan("--ranks", 4, words=["LOADS", "2 lines", "4 ranks"],
                   loads=self.loads("1,2,3,4\n4,5,6,7"))
 
     def test_too_many_experts(self):
@@ -112,6 +124,9 @@ class BadPlanInput(ProgramTest):
     def test_owner_outside_the_ranks(self):
         path = self.write("owners.txt", "0,0,1,1,2,2,3,4")
         self.plan("--ranks", 4, "--owners", path, words=["--owners", "value 7", "4", "[0, 3]"])
+
+    def test_owners_folder(self):
+        self.plan("--owners", self.folder, words=["--owners", "cannot be read", "directory"])
 
     def test_owners_of_the_wrong_length(self):
         path = self.write("owners.txt", "0,0,1")
@@ -142,7 +157,7 @@ class BadPlanInput(ProgramTest):
         self.plan("--ranks", 2, "--resident", path, words=["--resident", "8", "[-1, 7]"])
 
     def test_unknown_machine(self):
-        self.plan("--machine", "z80", words=["--machine", "'z80'", "h200"])
+        self.plan("--machine", "z80", words=["--machine", "'z80'", "h200", "file"])
 
     def test_machine_field(self):
         path = self.write("machine.json", '{"gflops": 0}')
@@ -156,6 +171,12 @@ class BadPlanInput(ProgramTest):
     def test_json_into_a_missing_folder(self):
         target = self.folder / "no" / "out.json"
         self.rejected("plan", self.loads(), "--json", target, words=["--json", str(target)])
+
+    def test_json_onto_a_full_disk_says_why(self):
+        result = call("plan", self.loads(), "--json", "/dev/full")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--json: /dev/full", result.stderr)
+        self.assertIn("No space left", result.stderr)
 
 
 class BadRunInput(ProgramTest):
@@ -208,6 +229,11 @@ class BadRunInput(ProgramTest):
     def test_plan_file_that_is_no_plan(self):
         path = self.write("x.mfpl", "MFPL")
         self.run_with("--plan", path, words=["--plan", "x.mfpl"])
+        self.run_with("--plan", self.folder, words=["--plan", "cannot be read", "directory"])
+
+    def test_width_at_which_bf16_rounds_too_coarsely(self):
+        self.run_with("--hidden", 15, words=["--hidden", "15", "16", "bf16", "fp32"])
+        self.ok("run", "--hidden", 15, "--inter", 15, "--tokens", 64, "--dtype", "fp32")
 
     def test_both_directions(self):
         self.run_with("--backward", "--forward-only", words=["--forward-only", "--backward"])
@@ -215,7 +241,8 @@ class BadRunInput(ProgramTest):
 
 class BadCommand(ProgramTest):
     def test_no_command(self):
-        self.rejected(words=["command"])
+        self.rejected(words=["command", "run|plan|bench|doctor"])
+        self.rejected("bench", words=["command", "plan"])
 
     def test_unknown_command(self):
         self.rejected("dance", words=["dance"])

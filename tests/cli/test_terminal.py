@@ -1,8 +1,9 @@
 """How output looks: pure JSON on standard output, colour on terminals only, ASCII where there is no UTF-8."""
 
 import json
+import subprocess
 
-from program import ProgramTest, call, call_on_terminal, environment
+from program import PROGRAM, ProgramTest, call, call_on_terminal, environment
 
 ESCAPE = "\x1b["
 
@@ -25,6 +26,25 @@ class StandardOutput(ProgramTest):
 
     def test_only_one_result_fits_standard_output(self):
         self.rejected("plan", self.loads(), "--json", "-", "--plan-out", "-", words=["--plan-out"])
+
+
+class StreamsThatTakeNothing(ProgramTest):
+    def status(self, redirection, *arguments):
+        shell = ["bash", "-c", f'"$@" {redirection}', "bash", PROGRAM, *map(str, arguments)]
+        return subprocess.run(shell, capture_output=True, text=True, env=environment())
+
+    def test_lost_report_is_an_error(self):
+        for redirection in ["> /dev/full", ">&-"]:
+            for command in [["plan", self.loads()], ["plan", self.loads(), "--ranks", 200],
+                            ["doctor"], ["--help"], ["--version"]]:
+                result = self.status(redirection, *command)
+                self.assertEqual(result.returncode, 2, command)
+                self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+                self.assertIn("standard output", result.stderr)
+
+    def test_lost_message_changes_no_status(self):
+        for redirection in ["2> /dev/full", "2>&-"]:
+            self.assertEqual(self.status(redirection, "plan", "nowhere.csv").returncode, 2)
 
 
 class Colour(ProgramTest):

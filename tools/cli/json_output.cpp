@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -44,8 +46,8 @@ void write_text(const std::string& option, const std::string& target, const std:
   std::ofstream file(target, std::ios::binary | std::ios::trunc);
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
   file.close();
-  MF_CHECK(file.good(), option, ": ", target, " could not be written, ", text.size(),
-           " bytes expected");
+  MF_CHECK(file.good(), option, ": ", target, " did not take the ", text.size(),
+           " bytes of the result: ", std::strerror(errno));
 }
 
 }  // namespace megaflux::cli

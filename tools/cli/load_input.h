@@ -1,7 +1,7 @@
 // LOADS of the command line: rows per expert from a CSV file or from a trace.
 //
 // CSV: one line of E totals (sources unknown, remote figures are null), or P lines of E rows, one
-// for each source rank. Empty lines and lines that start with # are skipped. Example, P = 2, E = 3:
+// for each source rank, as trace/load_csv.h reads it. Example, P = 2, E = 3:
 //
 //   5,0,1
 //   4,2,0

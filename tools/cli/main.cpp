@@ -4,7 +4,10 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "cli/command.h"
@@ -15,9 +18,27 @@
 namespace megaflux::cli {
 namespace {
 
+// Names of files and values come from outside; a terminal must not act on what is in them.
+std::string printable(std::string_view message) {
+  std::string text;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return text;
+}
+
+// Where standard error takes nothing, the status alone has to do.
 void print_error(std::string_view message) {
   const std::string label = paint(style_of(STDERR_FILENO), Colour::kRed, "error:");
-  fmt::print(stderr, "megaflux: {} {}\n", label, message);
+  std::fputs(fmt::format("megaflux: {} {}\n", label, printable(message)).c_str(), stderr);
+}
+
+// A report that got lost must not look like success.
+void check_standard_output() {
+  const bool is_flushed = std::fflush(stdout) == 0;
+  MF_CHECK(is_flushed && std::ferror(stdout) == 0,
+           "standard output cannot be written: ", std::strerror(errno));
 }
 
 ExitCode exit_code_of(ErrorCode code) {
@@ -33,17 +54,53 @@ ExitCode exit_code_of(ErrorCode code) {
   return ExitCode::kCheckFailed;
 }
 
-// The parser's messages span lines in places; ours never do.
-std::string first_line(std::string_view message) {
-  return std::string(message.substr(0, message.find('\n')));
+Choices commands_of(const CLI::App& app) {
+  Choices commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  return commands;
 }
 
 // The parser reports a missing command before an unknown one; here the word itself is named.
 void check_command(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (arguments.size() < 2 || arguments[1].starts_with("-")) return;
-  Choices commands;
-  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
-  check_choice("command", arguments[1], commands);
+  check_choice("command", arguments[1], commands_of(app));
+}
+
+// The command that the arguments chose, down to the last one: `bench plan`, not `bench`.
+const CLI::App& chosen_command(const CLI::App& app) {
+  const CLI::App* chosen = &app;
+  while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
+  return *chosen;
+}
+
+// The first argument that the parser did not take.
+std::string unexpected_argument(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const std::vector<std::string> left = app.remaining(true);
+  const auto is_left = [&](const std::string& argument) {
+    return std::find(left.begin(), left.end(), argument) != left.end();
+  };
+  const auto first = std::find_if(arguments.begin() + 1, arguments.end(), is_left);
+  return first == arguments.end() ? left.front() : *first;
+}
+
+// What the parser found, in our words: the argument first, then what is wrong with it.
+std::string parser_message(const CLI::ParseError& error, const CLI::App& app,
+                           const std::vector<std::string>& arguments) {
+  const std::string message = error.what();
+  const std::string argument = message.substr(0, message.find(':'));
+  const auto kind = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  const CLI::App& command = chosen_command(app);
+  if (kind == CLI::ExitCodes::ExtrasError) {
+    return unexpected_argument(app, arguments) + ": unknown, or one argument too many";
+  }
+  if (kind == CLI::ExitCodes::ArgumentMismatch) {
+    return argument + (message.find("At Most") == std::string::npos ? ": its value is missing"
+                                                                    : ": given more than once");
+  }
+  if (kind == CLI::ExitCodes::RequiredError && !command.get_subcommands({}).empty()) {
+    return "command: missing, one of " + join_choices(commands_of(command)) + " expected";
+  }
+  return message.substr(0, message.find('\n'));
 }
 
 ExitCode call(int argc, char** argv) {
@@ -66,7 +123,8 @@ ExitCode call(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const bool is_request = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
     if (!is_request) {
-      print_error(first_line(error.what()) + " (megaflux --help lists what is possible)");
+      print_error(parser_message(error, app, invocation.arguments) +
+                  " (megaflux --help lists what is possible)");
       return ExitCode::kBadInput;
     }
     app.exit(error);  // prints help or version
@@ -83,11 +141,15 @@ int main(int argc, char** argv) {
   ExitCode code = ExitCode::kCheckFailed;
   try {
     code = megaflux::cli::call(argc, argv);
+    megaflux::cli::check_standard_output();
   } catch (const megaflux::Error& error) {
     megaflux::cli::print_error(error.what());
     code = megaflux::cli::exit_code_of(error.code());
   } catch (const std::exception& error) {
-    megaflux::cli::print_error(error.what());
+    const bool is_report_lost = std::ferror(stdout) != 0;
+    if (is_report_lost) code = ExitCode::kBadInput;
+    megaflux::cli::print_error((is_report_lost ? "standard output: " : "") +
+                               std::string(error.what()));
   }
   return static_cast<int>(code);
 }

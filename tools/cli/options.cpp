@@ -62,6 +62,19 @@ std::string join_choices(const Choices& choices) {
   return fmt::format("{}", fmt::join(choices, "|"));
 }
 
+namespace {
+
+CLI::Option* add_path(CLI::App& app, const std::string& name, std::string& path,
+                      const std::string& help) {
+  const auto read = [name, &path](const std::string& text) {
+    MF_CHECK(!text.empty(), name, ": '' names no file");
+    path = text;
+  };
+  return app.add_option_function<std::string>(name, read, help);
+}
+
+}  // namespace
+
 CLI::Option* add_integer(CLI::App& app, const std::string& name, Limits limits,
                          const std::string& help, const std::string& shown,
                          std::function<void(int64_t)> store) {
@@ -94,12 +107,11 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& val
 
 CLI::Option* add_file(CLI::App& app, const std::string& name, std::string& path,
                       const std::string& help) {
-  return app.add_option(name, path, help)->type_name("FILE");
+  return add_path(app, name, path, help)->type_name("FILE");
 }
 
 CLI::Option* add_json(CLI::App& app, std::string& target) {
-  return app
-      .add_option("--json", target,
+  return add_path(app, "--json", target,
                   "write JSON to FILE; with - standard output holds nothing but JSON")
       ->type_name("FILE|-");
 }

@@ -51,7 +51,7 @@ CLI::Option* add_decimal(CLI::App& app, const std::string& name, double& value, 
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value,
                         const Choices& choices, const std::string& help);
 
-// A file to read; whoever reads it reports what is wrong with it.
+// A file, which has a name; whoever opens it reports what is wrong with it.
 CLI::Option* add_file(CLI::App& app, const std::string& name, std::string& path,
                       const std::string& help);
 

@@ -120,8 +120,7 @@ void add_plan_command(CLI::App& app, Invocation& invocation) {
                    "CSV (one line of E totals, or P lines of E rows a source) or a trace (.npz)")
       ->required();
   add_json(*plan, command->json_target);
-  plan->add_option("--plan-out", command->plan_target, "write the plan's bytes to FILE")
-      ->type_name("FILE");
+  add_file(*plan, "--plan-out", command->plan_target, "write the plan's bytes to FILE");
   add_integer(*plan, "--layer", command->where.layer, {0, 1 << 20},
               "index into the layers of a trace")
       ->default_str("0");

@@ -1,6 +1,8 @@
 #include "cli/plan/plan_tables.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,10 +19,11 @@ constexpr int64_t kFullSpeed = 1024;
 constexpr size_t kMaxValues = size_t{1} << 21;
 
 std::ifstream open_input(const std::string& option, const std::string& path) {
-  std::error_code ignored;
   std::ifstream file(path);
-  MF_CHECK(file.is_open() && !std::filesystem::is_directory(path, ignored), option, ": ", path,
-           " cannot be read");
+  MF_CHECK(file.is_open(), option, ": ", path, " cannot be read: ", std::strerror(errno));
+  std::error_code ignored;
+  MF_CHECK(!std::filesystem::is_directory(path, ignored), option, ": ", path,
+           " cannot be read: it is a directory");
   return file;
 }
 
@@ -155,8 +158,9 @@ std::vector<uint8_t> parse_inactive(const std::string& text, int32_t num_ranks) 
 
 MachineModel read_machine(const std::string& name_or_path) {
   std::error_code ignored;
+  const bool is_file = std::filesystem::exists(name_or_path, ignored);
   try {
-    if (!std::filesystem::exists(name_or_path, ignored)) return machine_model(name_or_path);
+    if (!is_file) return machine_model(name_or_path);
     std::ifstream file = open_input("machine", name_or_path);
     const auto fields = nlohmann::json::parse(file, nullptr, false);
     MF_CHECK(!fields.is_discarded(), "machine: ", name_or_path, " is no JSON");
@@ -165,7 +169,8 @@ MachineModel read_machine(const std::string& name_or_path) {
     return machine;
   } catch (const Error& error) {
     // The library speaks of the machine; here it is an option.
-    throw Error(error.code(), std::string("--") + error.what());
+    throw Error(error.code(),
+                std::string("--") + error.what() + (is_file ? "" : ", and there is no such file"));
   }
 }
 

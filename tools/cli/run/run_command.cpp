@@ -3,10 +3,12 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fstream>
-#include <iterator>
 #include <memory>
+#include <sstream>
 
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -24,15 +26,26 @@ Fault fault_of(const std::string& name) {
   return found == names.end() ? Fault::kNone : static_cast<Fault>(found - names.begin() + 1);
 }
 
-Plan read_plan(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  MF_CHECK(file.is_open(), "--plan: ", path, " cannot be read");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+// Errors of what `act` does with the file at `path` name the option and the file.
+template <typename Act>
+Plan of_plan_file(const std::string& path, Act act) {
   try {
-    return Plan::from_bytes(std::as_bytes(std::span(text)));
+    return act();
   } catch (const Error& error) {
     throw Error(error.code(), "--plan: " + path + ": " + error.what());
   }
+}
+
+Plan read_plan(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  // A directory can be opened and not read.
+  const bool is_read = file.is_open() && file.peek() != std::ifstream::traits_type::eof() &&
+                       static_cast<bool>(text << file.rdbuf());
+  MF_CHECK(is_read, "--plan: ", path,
+           " cannot be read: ", file.eof() ? "it is empty" : std::strerror(errno));
+  const std::string bytes = text.str();
+  return of_plan_file(path, [&] { return Plan::from_bytes(std::as_bytes(std::span(bytes))); });
 }
 
 // Some faults need something to break.
@@ -75,7 +88,8 @@ ExecutionTask replicated_task(const Workload& workload, const RunOptions& option
              "--plan: ", options.plan_file, ": E ", dims.num_experts, ", P ", dims.num_ranks,
              ", s ", dims.replica_slots, ", the run has E ", expected.num_experts, ", P ",
              expected.num_ranks, ", s ", expected.replica_slots);
-    task.outside_plan = adopt_plan(plan.bytes(), workload.loads(), task.plan);
+    task.outside_plan = of_plan_file(
+        options.plan_file, [&] { return adopt_plan(plan.bytes(), workload.loads(), task.plan); });
   }
   if (task.fault != Fault::kNone) check_fault(options, workload, preview_plan(workload, task));
   return task;
@@ -147,11 +161,12 @@ void add_run_command(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand(
       "run", "One MoE layer with fixed placement and with dynamic replication, checked.");
   add_run_options(*command, *options);
-  command->footer(
-      "Example: megaflux run\n"
-      "         megaflux run --hidden 2048 --inter 1408 --slots 4\n"
-      "         megaflux run --route zipf-k3 --experts 128 --topk 8 --json -\n"
-      "         megaflux run --inject stale-slot        must fail, and say why");
+  command->footer("Families: " + fmt::format("{}", fmt::join(route_choices(), ", ")) + "\n" +
+                  "Faults: " + fmt::format("{}", fmt::join(fault_choices(), ", ")) + "\n\n" +
+                  "Example: megaflux run\n"
+                  "         megaflux run --hidden 2048 --inter 1408 --slots 4\n"
+                  "         megaflux run --route zipf-k3 --experts 128 --topk 8 --json -\n"
+                  "         megaflux run --inject stale-slot        must fail, and say why");
   command->callback(
       [options, &invocation] { invocation.action = [options] { return run_layer(*options); }; });
 }

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int32_t kMaxRunRanks = 128;
 constexpr int64_t kLeastCapacity = 256;
+// Below it one rounding to bf16 can be more than the accepted error of a token.
+constexpr int32_t kLeastBf16Hidden = 16;
 
 void add_routing_options(CLI::App& app, RunOptions& options) {
   constexpr auto kGroup = "Routing";
@@ -26,7 +28,7 @@ void add_routing_options(CLI::App& app, RunOptions& options) {
               "tokens over all ranks; 0 = all of the step, or 1024 a rank of a family")
       ->group(kGroup);
   add_choice(app, "--route", options.route, route_choices(),
-             "generate a route family instead of reading a trace")
+             "generate a route family (below) instead of reading a trace")
       ->type_name("FAMILY")
       ->group(kGroup);
   add_integer(app, "--experts", options.num_experts, {1, 4096}, "E of a family")
@@ -41,11 +43,9 @@ void add_routing_options(CLI::App& app, RunOptions& options) {
 
 void add_execution_options(CLI::App& app, RunOptions& options) {
   constexpr auto kGroup = "Execution";
-  auto* backward =
-      app.add_flag("--backward", options.is_backward_asked, "forward and backward, the default")
-          ->group(kGroup);
+  app.add_flag("--backward", options.is_backward_asked, "forward and backward, the default")
+      ->group(kGroup);
   app.add_flag("--forward-only", options.is_forward_only, "leave the backward pass out")
-      ->excludes(backward)
       ->group(kGroup);
   add_choice(app, "--z", options.z, {"saved", "recompute"},
              "keep Z for the backward pass, or compute it again")
@@ -57,7 +57,7 @@ void add_execution_options(CLI::App& app, RunOptions& options) {
            "execute this plan (plan --plan-out) instead of planning")
       ->group(kGroup);
   add_choice(app, "--inject", options.fault, fault_choices(),
-             "break the executor on purpose; the run must notice")
+             "break the executor on purpose (faults below); the run must notice")
       ->type_name("FAULT")
       ->group(kGroup);
   add_decimal(
@@ -103,6 +103,11 @@ void check_combination(const RunOptions& options) {
   MF_CHECK(options.capacity_rows == 0 || options.capacity_rows >= kLeastCapacity,
            "--capacity: ", options.capacity_rows, " is below ", kLeastCapacity,
            ", two tiles of 128 rows");
+  MF_CHECK(!options.is_backward_asked || !options.is_forward_only,
+           "--forward-only: excludes --backward");
+  MF_CHECK(options.plan.dtype != "bf16" || options.plan.hidden >= kLeastBf16Hidden,
+           "--hidden: ", options.plan.hidden, " is below ", kLeastBf16Hidden,
+           ", the least width at which bf16 can be checked; --dtype fp32 takes any");
   if (options.route.empty()) {
     MF_CHECK(options.num_experts == 0, "--experts: ", options.num_experts,
              " is for --route, a trace states its own");
