@@ -16,6 +16,8 @@ class DefaultRun(ProgramTest):
                      "weights copied into slots", "compute time of each rank", "bitwise",
                      "checks hold"]:
             self.assertIn(word, text)
+        self.assertRegex(text, r"outputs against the reference: fixed 0\.\d+, replicated 0\.\d+, "
+                               r"accepted 0\.03\n")
         run = json.loads(target.read_text())
         self.assertEqual(run["schema"], "megaflux.run/1")
         self.assertTrue(run["all_hold"])
@@ -140,7 +142,7 @@ class RunJson(ProgramTest):
     def test_plan_of_another_step_is_refused(self):
         plan = self.folder / "step.mfpl"
         self.json("plan", self.loads(",".join(["100"] * 64)), "--plan-out", plan)
-        self.rejected("run", *SMALL, "--plan", plan, words=["expert"])
+        self.rejected("run", *SMALL, "--plan", plan, words=["--plan", "step.mfpl", "expert"])
 
     def test_large_layers_are_sampled(self):
         run = self.json("run", "--tokens", 1536, "--hidden", 512, "--inter", 704)

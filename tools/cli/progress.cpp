@@ -47,7 +47,7 @@ void Progress::draw() {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   const double fraction = static_cast<double>(done_) / total_;
-  fmt::print(stderr, "\r[{}] {}/{} {} {:.0f} s\x1b[K",
+  fmt::print(stderr, "\r[{}] {}/{} {}, {:.0f} s\x1b[K",
              bar(style_of(STDERR_FILENO), fraction, kBarColumns), done_, total_, name_, seconds);
   std::fflush(stderr);
   was_drawn_ = true;

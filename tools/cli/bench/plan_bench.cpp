@@ -76,7 +76,7 @@ std::vector<BenchCase> select_cases(const std::string& file, const CaseSelection
     cases.push_back(
         {.totals = scaled_totals(loads, trace.meta().topk, total),
          .topk = trace.meta().topk,
-         .name = fmt::format("{}, layer {}, step {}", name, layer_idx, place / num_layers)});
+         .name = fmt::format("{}, layer index {}, step {}", name, layer_idx, place / num_layers)});
   }
   return cases;
 }

@@ -90,8 +90,8 @@ void print_backend(const TextStyle& style, const Backend& backend) {
   fmt::print("\n{} {}{}\n", paint(style, Colour::kBold, "Backend " + backend.name + ":"), state,
              backend.reason.empty() ? "" : ", " + backend.reason);
   for (const Feature& feature : backend.features) {
-    fmt::print("  {:<18} {} {}\n", feature.name, yes_or_no(style, feature.is_supported),
-               feature.detail);
+    fmt::print("  {:<18} {}{} {}\n", feature.name, yes_or_no(style, feature.is_supported),
+               feature.is_supported ? " " : "  ", feature.detail);
   }
 }
 
