@@ -50,4 +50,4 @@ class BenchPlan(ProgramTest):
         self.rejected("bench", "plan", self.folder, words=["TRACE", "0 traces", "at least 1"])
         self.rejected("bench", "plan", self.loads(), words=["TRACE", "loads.csv", ".npz"])
         self.rejected("bench", "plan", LAW, "--cases", 0, words=["--cases", "0", "[1,"])
-        self.rejected("bench", words=["subcommand"])
+        self.rejected("bench", words=["command", "plan"])
