@@ -30,6 +30,8 @@ namespace {
 constexpr int32_t kRanks = 2;
 constexpr int32_t kExperts = 8;
 constexpr int32_t kTopk = 2;
+// Both sides of a pair, also on CPUs with bf16 instructions.
+const GemmBackend kBackend = choose_gemm_backend(DType::kFp32);
 
 struct Options {
   int32_t hidden = 2048, inter = 1408, tokens = 1024, pairs = 7;
@@ -74,6 +76,7 @@ struct LayerBench {
     config.max_tokens = tokens;
     config.plan.planner = PlannerKind::kFixed;
     config.plan.dims = {kExperts, kRanks, 0, 128};
+    config.gemm = kBackend;
     session = std::make_unique<Session>(config);
     const int64_t owned = kExperts / kRanks;
     const int64_t elements = int64_t{tokens} * shape.hidden;
@@ -148,9 +151,7 @@ struct PlainGemms {
         d_w2(w2.size()) {
     const int64_t hidden = shape.hidden;
     const int64_t inter = shape.inter;
-    const auto make = [](const GemmShape& gemm) {
-      return Gemm(choose_gemm_backend(DType::kFp32), gemm);
-    };
+    const auto make = [](const GemmShape& gemm) { return Gemm(kBackend, gemm); };
     forward.push_back(make({.m = 128, .n = 2 * inter, .k = hidden, .is_b_transposed = true}));
     forward.push_back(make({.m = 128, .n = hidden, .k = inter, .is_b_transposed = true}));
     backward.push_back(make({.m = 128, .n = hidden, .k = 2 * inter}));

@@ -44,13 +44,16 @@ Check rows(const Execution& execution) {
   Check check{.name = execution.name + "-rows",
               .what = "each rank computed the rows that the plan gives it",
               .holds = true};
-  for (size_t rank = 0; rank < execution.forward.ranks.size(); ++rank) {
-    const int64_t computed = execution.forward.ranks[rank].rows;
-    const int64_t planned = execution.stats.load_rows[rank];
-    if (computed == planned || !check.holds) continue;
-    check.holds = false;
-    check.detail =
-        fmt::format("rank {} computed {} rows, the plan says {}", rank, computed, planned);
+  for (const StepReport* pass : {&execution.forward, &execution.backward}) {
+    for (size_t rank = 0; rank < pass->ranks.size(); ++rank) {
+      const int64_t computed = pass->ranks[rank].rows;
+      const int64_t planned = execution.stats.load_rows[rank];
+      if (computed == planned || !check.holds) continue;
+      check.holds = false;
+      check.detail =
+          fmt::format("rank {} computed {} rows in the {}, the plan says {}", rank, computed,
+                      pass == &execution.forward ? "forward" : "backward", planned);
+    }
   }
   return check;
 }

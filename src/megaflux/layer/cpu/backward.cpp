@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "megaflux/comm/signal.h"
 #include "megaflux/comm/wait.h"
 #include "megaflux/layer/cpu/combine.h"
 #include "megaflux/layer/cpu/dispatch.h"
@@ -135,7 +134,7 @@ void run_tile(const RoleView& view, const BackwardLaunch& task, const Tile& tile
   for (int32_t r = 0; r < tile.num_rows; ++r) {
     push_result(view, origins[r], dx + int64_t{r} * view.shape().hidden);
   }
-  add_signal(view.ctx, view.counter(ws.fields.tiles_done), 1);
+  finish_tile(view, tile);
 }
 
 void compute_role(const RoleView& view, const BackwardLaunch& task) {

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "megaflux/base/math.h"
-#include "megaflux/comm/signal.h"
 #include "megaflux/layer/cpu/combine.h"
 #include "megaflux/layer/cpu/dispatch.h"
 #include "megaflux/layer/cpu/vector_loops.h"
@@ -58,7 +57,7 @@ void run_fc2(const RoleView& view, const Tile& tile) {
     if (shape.has_bias) add(expert.b2, row, shape.hidden);
     push_result(view, origins[r], row);
   }
-  add_signal(view.ctx, view.counter(ws.fields.tiles_done), 1);
+  finish_tile(view, tile);
 }
 
 void compute_role(const RoleView& view, const ForwardLaunch& task) {

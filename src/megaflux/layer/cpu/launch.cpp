@@ -25,13 +25,8 @@ ExpertWeights await_weights(const RoleView& view, const Part& part, Field<uint32
 
 void start_report(const RoleView& view) {
   RankReport& report = view.ws.report;
-  const WorkList& work = *view.launch.work;
   report.clear(view.ctx.num_ranks);
-  report.rows = work.num_rows();
-  for (const Part& part : work.parts()) {
-    if (part.is_replica) report.rows_from_slots += part.num_rows;
-  }
-  report.tiles = work.num_tiles();
+  report.tiles = view.launch.work->num_tiles();
   report.rounds = ceil_div(report.tiles, view.ws.pool.num_tiles());
 }
 
@@ -90,6 +85,13 @@ void await_rows(const RoleView& view, const Tile& tile) {
                  .word = view.counter(view.ws.fields.tiles_pulled),
                  .expected = static_cast<uint32_t>(tile.index) + 1,
                  .index = tile.index});
+}
+
+void finish_tile(const RoleView& view, const Tile& tile) {
+  RankReport& report = view.ws.report;
+  report.rows += tile.num_rows;
+  if (view.launch.work->parts()[tile.part_idx].is_replica) report.rows_from_slots += tile.num_rows;
+  add_signal(view.ctx, view.counter(view.ws.fields.tiles_done), 1);
 }
 
 void push_result(const RoleView& view, const RowOrigin& origin, const float* row) {

@@ -60,6 +60,8 @@ const void* weight_operand(const RoleView& view, const Part& part, WeightUse use
 const void* row_operand(const RoleView& view, const std::byte* pool_rows, const HostBuffer& staged);
 // Waits until the rows of the tile are in the pool.
 void await_rows(const RoleView& view, const Tile& tile);
+// Compute role: the tile's results are pushed; counts its rows and frees its place in the pool.
+void finish_tile(const RoleView& view, const Tile& tile);
 // Rounds `row` [H] to the layer's dtype once and pushes it to where `origin` came from, then counts
 // it.
 void push_result(const RoleView& view, const RowOrigin& origin, const float* row);
