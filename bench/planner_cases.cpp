@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <fstream>
 #include <iomanip>
 #include <numeric>
@@ -143,6 +145,36 @@ void append_result(const std::filesystem::path& file, const Result& result,
       << "\", \"gpu_uuid\": \"cpu\", \"commit\": \"" << commit << "\", \"command\": \"" << command
       << "\"}\n";
   MF_CHECK(out.good(), file.string(), ": cannot write");
+}
+
+int run_planner_benchmark(int argc, char** argv, void (*run)(const Options& options)) {
+  Options options;
+  const std::string program = std::filesystem::path(argv[0]).filename().string();
+  options.command = program;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    options.command += " " + word;
+    if (word == "--details") {
+      options.details = true;
+    } else if ((word == "--commit" || word == "--out") && i + 1 < argc) {
+      (word == "--commit" ? options.commit : options.out) = argv[++i];
+      options.command += " " + std::string(argv[i]);
+    } else {
+      options.folder = word;
+    }
+  }
+  if (options.folder.empty()) {
+    std::fprintf(stderr, "usage: %s TRACES [--details] [--commit HASH] [--out FILE]\n",
+                 program.c_str());
+    return 2;
+  }
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+    return 2;
+  }
+  return 0;
 }
 
 }  // namespace megaflux::bench

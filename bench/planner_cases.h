@@ -40,4 +40,15 @@ struct Result {
 void append_result(const std::filesystem::path& file, const Result& result,
                    const std::string& commit, const std::string& command);
 
+// What the planner benchmarks are told: PROGRAM TRACES [--details] [--commit HASH] [--out FILE].
+struct Options {
+  std::string folder;    // of recorded counts, .npy
+  bool details = false;  // a line for each case that misses its bound
+  std::string commit, out;
+  std::string command;  // the whole command line, for the results
+};
+
+// main of a planner benchmark: reads the options and runs it; 2 on bad input.
+int run_planner_benchmark(int argc, char** argv, void (*run)(const Options& options));
+
 }  // namespace megaflux::bench

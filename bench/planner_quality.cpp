@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <filesystem>
 #include <numeric>
 #include <string>
 
@@ -25,11 +23,6 @@ struct Setting {
   int32_t slots;
   int32_t slack_ppm = 0;
   int64_t rows_per_rank = 65536;
-};
-
-struct Options {
-  std::string folder, commit, out, command;
-  bool details = false;
 };
 
 std::string case_key(const Setting& setting) {
@@ -125,31 +118,5 @@ void run(const Options& options) {
 }  // namespace megaflux::bench
 
 int main(int argc, char** argv) {
-  megaflux::bench::Options options;
-  options.command = std::filesystem::path(argv[0]).filename().string();
-  for (int i = 1; i < argc; ++i) options.command += " " + std::string(argv[i]);
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--details") {
-      options.details = true;
-    } else if (word == "--commit" && i + 1 < argc) {
-      options.commit = argv[++i];
-    } else if (word == "--out" && i + 1 < argc) {
-      options.out = argv[++i];
-    } else {
-      options.folder = word;
-    }
-  }
-  if (options.folder.empty()) {
-    std::fprintf(stderr,
-                 "usage: planner_quality TRACES [--details] [--commit HASH] [--out FILE]\n");
-    return 2;
-  }
-  try {
-    megaflux::bench::run(options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "planner_quality: %s\n", error.what());
-    return 2;
-  }
-  return 0;
+  return megaflux::bench::run_planner_benchmark(argc, argv, megaflux::bench::run);
 }

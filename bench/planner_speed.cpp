@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <exception>
-#include <filesystem>
 #include <limits>
 #include <string>
 
@@ -23,10 +21,6 @@ struct Setting {
   PlannerKind planner;
   Objective objective;
   int32_t num_ranks;
-};
-
-struct Options {
-  std::string folder, commit, out, command;
 };
 
 CostModel h200_cost() {
@@ -93,28 +87,5 @@ void run(const Options& options) {
 }  // namespace megaflux::bench
 
 int main(int argc, char** argv) {
-  megaflux::bench::Options options;
-  options.command = std::filesystem::path(argv[0]).filename().string();
-  for (int i = 1; i < argc; ++i) options.command += " " + std::string(argv[i]);
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--commit" && i + 1 < argc) {
-      options.commit = argv[++i];
-    } else if (word == "--out" && i + 1 < argc) {
-      options.out = argv[++i];
-    } else {
-      options.folder = word;
-    }
-  }
-  if (options.folder.empty()) {
-    std::fprintf(stderr, "usage: planner_speed TRACES [--commit HASH] [--out FILE]\n");
-    return 2;
-  }
-  try {
-    megaflux::bench::run(options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "planner_speed: %s\n", error.what());
-    return 2;
-  }
-  return 0;
+  return megaflux::bench::run_planner_benchmark(argc, argv, megaflux::bench::run);
 }
