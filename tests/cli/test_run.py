@@ -46,10 +46,12 @@ class RunJson(ProgramTest):
             self.assertIn(key, run)
         for placement in ["fixed", "replicated"]:
             for key in ["plan_hash", "load_rows", "load_blocks", "imbalance", "replicas",
-                        "peak_rows", "pool_rows", "rank_memory_bytes", "forward", "backward",
-                        "errors"]:
+                        "peak_rows", "pool_rows", "rank_memory_bytes", "rank_memory_parts",
+                        "forward", "backward", "errors"]:
                 self.assertIn(key, run[placement])
             self.assertEqual(len(run[placement]["forward"]["compute_cpu_ms"]), 8)
+            self.assertEqual(sum(run[placement]["rank_memory_parts"].values()),
+                             run[placement]["rank_memory_bytes"])
 
     def test_rows_from_slots_are_those_of_the_replicas(self):
         run = self.run_json()

@@ -154,7 +154,7 @@ TEST(PlannerGolden, IC_71_no_replica_crosses_a_domain) {
   EXPECT_EQ(planned.loads, (std::vector<int32_t>{150, 150, 150, 150, 0, 0, 0, 0}));
 }
 
-TEST(PlannerGolden, IC_71_domains_of_six_and_ten_ranks_are_solved_apart) {  // IC-21 as well
+TEST(PlannerGolden, IC_21_domains_of_six_and_ten_ranks_are_solved_apart) {
   for (const PlannerKind kind :
        {PlannerKind::kMegaflux, PlannerKind::kPaper, PlannerKind::kQuota}) {
     PlanConfig config = row_config(kind, 50, 16, 2);

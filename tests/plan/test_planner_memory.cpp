@@ -10,7 +10,7 @@
 namespace megaflux {
 namespace {
 
-TEST(PlannerMemory, no_allocation_after_the_first_call) {
+TEST(PlannerMemory, IC_54_no_allocation_after_the_first_call) {
   std::vector<LoadTable> steps;
   for (uint64_t step = 0; step < 12; ++step) {
     // The first step needs little: three experts, and replicas of one of them.

@@ -37,7 +37,7 @@ void expect_no_allocation(PlannerKind planner) {
 }
 
 // The first step is one token on one rank; the next one fills T_max tokens on every rank.
-TEST(Allocation, NoneWhenAStepGrows) {
+TEST(Allocation, IC_34_NoneWhenAStepGrows) {
   LayerCase c = case_named("eight_ranks");
   const StepData large(c, 72);
   c.tokens = {1, 0, 0, 0, 0, 0, 0, 0};

@@ -238,6 +238,31 @@ TEST(Session, PlansFromOutsideAreCheckedAndExecuted) {
   EXPECT_EQ(token_difference(planned, rig.step()), "") << "the session goes on after a refusal";
 }
 
+// 8192 tokens x 8 microbatches are 65,536; the bound is on T_max K, and both are named.
+TEST(Session, IC_19_CapacityIsCheckedAtCreation) {
+  SessionConfig config;
+  config.shape = {.num_experts = 8, .topk = 8, .hidden = 8, .inter = 8};
+  config.plan.dims = {8, 2, 1, 128};
+  config.max_tokens = 1 << 28;
+  try {
+    const Session session(config);
+    FAIL() << "2^31 pairs were accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kBadInput);
+    EXPECT_STREQ(error.what(), "max_tokens: 268435456 x topk 8 is outside [0, 2^31)");
+  }
+}
+
+TEST(Session, IC_51_NoLayersComeAndGo) {
+  SessionConfig config;
+  config.shape = {.num_experts = 8, .topk = 2, .hidden = 8, .inter = 8};
+  config.plan.dims = {8, 4, 1, 128};
+  config.num_layers = 0;
+  Session session(config);
+  EXPECT_EQ(session.num_ranks(), 4);
+  EXPECT_THROW(session.weights_changed(0), Error);
+}
+
 TEST(Session, OrphansAreAnOutcome) {
   const StepData data(case_named("eight_ranks"), 53);
   SessionConfig config = session_config(data);

@@ -77,6 +77,17 @@ Json errors_json(const Execution& execution, const OutputErrors& errors) {
   return json;
 }
 
+Json memory_json(const RankMemory& memory) {
+  const LayerMemory& layer = memory.layer;
+  return {{"pools", layer.pools},
+          {"results", layer.results},
+          {"z", memory.z},
+          {"packed_weights", layer.packed_weights},
+          {"replica_slots", layer.replica_slots},
+          {"gradient_slots", layer.gradient_slots},
+          {"tiles", layer.tiles}};
+}
+
 Json execution_json(const RunResult& result, const Execution& execution,
                     const OutputErrors& errors) {
   Json json = {{"finished", execution.has_finished()}};
@@ -96,6 +107,7 @@ Json execution_json(const RunResult& result, const Execution& execution,
   json["peak_rows"] = execution.forward.peak_rows();
   json["pool_rows"] = execution.pool_rows;
   json["rank_memory_bytes"] = execution.memory.total();
+  json["rank_memory_parts"] = memory_json(execution.memory);
   json["forward"] = pass_json(execution.forward);
   json["backward"] = execution.has_backward() ? pass_json(execution.backward) : Json();
   json["errors"] = result.outcome.expected ? errors_json(execution, errors) : Json();

@@ -81,6 +81,15 @@ std::string slowest_rank(const Execution& execution) {
   return seconds_text(static_cast<double>(*std::max_element(ns.begin(), ns.end())) * 1e-9);
 }
 
+void print_memory_parts(const RankMemory& memory) {
+  const auto text = [](int64_t bytes) { return bytes_text(static_cast<uint64_t>(bytes)); };
+  const LayerMemory& layer = memory.layer;
+  fmt::print("  replicated: row pools {}, results {}, Z {}, packed weights {},\n",
+             text(layer.pools), text(layer.results), text(memory.z), text(layer.packed_weights));
+  fmt::print("              replica slots {}, their gradients {}, one tile {}\n",
+             text(layer.replica_slots), text(layer.gradient_slots), text(layer.tiles));
+}
+
 void print_costs(const TextStyle& style, const RunResult& result) {
   const Execution& fixed = result.outcome.fixed;
   const Execution& replicated = result.outcome.replicated;
@@ -106,6 +115,7 @@ void print_costs(const TextStyle& style, const RunResult& result) {
              fmt::format("pool of {} rows", count_text(replicated.pool_rows)));
   print_pair("memory of a rank", bytes_text(static_cast<uint64_t>(fixed.memory.total())),
              bytes_text(static_cast<uint64_t>(replicated.memory.total())));
+  print_memory_parts(replicated.memory);
   print_pair("compute time, slowest rank", slowest_rank(fixed), slowest_rank(replicated),
              "CPU time, measured");
 }
