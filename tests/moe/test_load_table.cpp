@@ -48,9 +48,24 @@ TEST(LoadTable, AssignForgetsWhatWasThere) {
   EXPECT_EQ(table.totals().size(), 2u);
 }
 
+TEST(LoadTable, AssignTotalsForgetsWhatWasThere) {
+  LoadTable table(2, 2, std::vector<int32_t>{3, 4, 5, 6});
+  table.assign_totals(3, std::vector<int32_t>{8, 1, 0});
+  EXPECT_FALSE(table.has_sources());
+  EXPECT_EQ(table.num_ranks(), 3);
+  EXPECT_EQ(table.total_rows(), 9);
+  EXPECT_EQ(table.totals().size(), 3u);
+  const int32_t expected[3][3] = {{3, 1, 0}, {3, 0, 0}, {2, 0, 0}};
+  for (int32_t p = 0; p < 3; ++p) {
+    for (int32_t e = 0; e < 3; ++e) EXPECT_EQ(table.rows(p, e), expected[p][e]);
+  }
+}
+
 TEST(LoadTable, ARefusedAssignChangesNothing) {
   LoadTable table(1, 2, std::vector<int32_t>{3, 4});
   EXPECT_THROW(table.assign(1, 3, std::vector<int32_t>{1, -1, 1}), Error);
+  EXPECT_THROW(table.assign_totals(1, std::vector<int32_t>{1, -1, 1}), Error);
+  EXPECT_THROW(table.assign_totals(1, std::vector<int32_t>{kMax, 1, 1}), Error);
   EXPECT_EQ(table.num_experts(), 2);
   EXPECT_EQ(table.totals()[1], 4);
 }

@@ -18,6 +18,11 @@ void check_extent(int32_t num_ranks, size_t num_experts) {
            " is outside [1, ", kMaxExperts, "]");
 }
 
+void check_sum(int64_t sum) {
+  MF_CHECK(sum <= kMaxRows, "loads: ", sum, " rows in the step, at most ", kMaxRows,
+           " are supported");
+}
+
 }  // namespace
 
 LoadTable::LoadTable(int32_t num_ranks, int32_t num_experts, std::span<const int32_t> rows) {
@@ -34,32 +39,57 @@ void LoadTable::assign(int32_t num_ranks, int32_t num_experts, std::span<const i
              rows[i], " is negative");
     sum += rows[i];
   }
-  MF_CHECK(sum <= kMaxRows, "loads: ", sum, " rows in the step, at most ", kMaxRows,
-           " are supported");
+  check_sum(sum);
   num_ranks_ = num_ranks;
   num_experts_ = num_experts;
   has_sources_ = true;
   total_rows_ = sum;
   rows_.assign(rows.begin(), rows.end());
   totals_.assign(num_experts, 0);
-  for (size_t i = 0; i < rows.size(); ++i) totals_[i % num_experts] += rows[i];
+  for (int32_t p = 0; p < num_ranks; ++p) {
+    const auto row = rows_of_source(p);
+    for (int32_t e = 0; e < num_experts; ++e) totals_[e] += row[e];
+  }
+}
+
+// Written rank by rank without a division an entry: a table of many ranks is filled for each of
+// many thousand steps.
+void LoadTable::assign_totals(int32_t num_ranks, std::span<const int32_t> totals) {
+  check_extent(num_ranks, totals.size());
+  int64_t sum = 0;
+  for (size_t e = 0; e < totals.size(); ++e) {
+    MF_CHECK(totals[e] >= 0, "loads: expert ", e, ": ", totals[e], " is outside [0, ", kMaxRows,
+             "]");
+    sum += totals[e];
+  }
+  check_sum(sum);
+  const size_t num_experts = totals.size();
+  num_ranks_ = num_ranks;
+  num_experts_ = static_cast<int32_t>(num_experts);
+  has_sources_ = false;
+  total_rows_ = sum;
+  totals_.assign(totals.begin(), totals.end());
+  rows_.resize(static_cast<size_t>(num_ranks) * num_experts);
+  int32_t* last = rows_.data() + (num_ranks - 1) * num_experts;  // quotients, until its turn comes
+  for (size_t e = 0; e < num_experts; ++e) last[e] = totals_[e] / num_ranks;
+  for (int32_t p = 0; p < num_ranks - 1; ++p) {
+    int32_t* row = rows_.data() + p * num_experts;
+    for (size_t e = 0; e < num_experts; ++e) {
+      row[e] = last[e] + (p < totals_[e] - last[e] * num_ranks);
+    }
+  }
 }
 
 LoadTable LoadTable::from_totals(int32_t num_ranks, std::span<const int64_t> totals) {
-  check_extent(num_ranks, totals.size());
+  std::vector<int32_t> counts;
+  counts.reserve(totals.size());
   for (size_t e = 0; e < totals.size(); ++e) {
     MF_CHECK(totals[e] >= 0 && totals[e] <= kMaxRows, "loads: expert ", e, ": ", totals[e],
              " is outside [0, ", kMaxRows, "]");
+    counts.push_back(static_cast<int32_t>(totals[e]));
   }
-  std::vector<int32_t> rows(static_cast<size_t>(num_ranks) * totals.size());
-  for (int32_t p = 0; p < num_ranks; ++p) {
-    for (size_t e = 0; e < totals.size(); ++e) {
-      rows[p * totals.size() + e] =
-          static_cast<int32_t>(totals[e] / num_ranks + (p < totals[e] % num_ranks));
-    }
-  }
-  LoadTable table(num_ranks, static_cast<int32_t>(totals.size()), rows);
-  table.has_sources_ = false;
+  LoadTable table;
+  table.assign_totals(num_ranks, counts);
   return table;
 }
 

@@ -22,8 +22,10 @@ class LoadTable {
   // is false.
   static LoadTable from_totals(int32_t num_ranks, std::span<const int64_t> totals);
 
-  // Replaces the counts, reusing the memory; same checks as the constructor. `rows` is [P, E].
+  // Both replace the counts, reusing the memory, with the checks of the constructor and of
+  // from_totals. `rows` is [P, E], `totals` [E].
   void assign(int32_t num_ranks, int32_t num_experts, std::span<const int32_t> rows);
+  void assign_totals(int32_t num_ranks, std::span<const int32_t> totals);
 
   int32_t num_ranks() const { return num_ranks_; }
   int32_t num_experts() const { return num_experts_; }

@@ -72,16 +72,22 @@ std::vector<int64_t> Trace::token_cuts(int64_t step, int32_t num_ranks) const {
 }
 
 LoadTable Trace::loads(int64_t step, int32_t layer_idx, int32_t num_ranks) const {
+  LoadTable table;
+  read_loads(step, layer_idx, num_ranks, table);
+  return table;
+}
+
+void Trace::read_loads(int64_t step, int32_t layer_idx, int32_t num_ranks, LoadTable& loads) const {
   check_place(step, layer_idx, num_ranks);
   const int32_t experts = meta().num_experts;
   if (!has_ids()) {
-    if (data_.load_ranks == num_ranks && num_ranks > 1) {
-      const int64_t cell = int64_t{num_ranks} * experts;
-      return {num_ranks, experts,
-              std::span(data_.loads).subspan((step * num_layers() + layer_idx) * cell, cell)};
-    }
-    const auto totals = step_totals(step, layer_idx);
-    return LoadTable::from_totals(num_ranks, std::vector<int64_t>(totals.begin(), totals.end()));
+    const int64_t cell = int64_t{data_.load_ranks} * experts;
+    const auto rows =
+        std::span(data_.loads).subspan((step * num_layers() + layer_idx) * cell, cell);
+    if (data_.load_ranks == num_ranks && num_ranks > 1)
+      return loads.assign(num_ranks, experts, rows);
+    if (data_.load_ranks == 1) return loads.assign_totals(num_ranks, rows);
+    return loads.assign_totals(num_ranks, step_totals(step, layer_idx));
   }
   const int32_t topk = meta().topk;
   const auto cuts = token_cuts(step, num_ranks);
@@ -94,7 +100,7 @@ LoadTable Trace::loads(int64_t step, int32_t layer_idx, int32_t num_ranks) const
       }
     }
   }
-  return {num_ranks, experts, rows};
+  loads.assign(num_ranks, experts, rows);
 }
 
 namespace {

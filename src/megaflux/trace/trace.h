@@ -80,6 +80,8 @@ class Trace {
   // the recorded sources if `num_ranks` is the recorded number, else totals split evenly
   // (has_sources() is false).
   LoadTable loads(int64_t step, int32_t layer_idx, int32_t num_ranks) const;
+  // The same into a table whose memory is reused: for a walk over many steps.
+  void read_loads(int64_t step, int32_t layer_idx, int32_t num_ranks, LoadTable& loads) const;
 
   // Routing of each rank. Weights are the recorded ones, or drawn from `seed` (moe/draw_ids.h), the
   // same for a token whatever `num_ranks` is. Without ids the tokens' experts are drawn too, so
