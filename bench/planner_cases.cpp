@@ -1,7 +1,6 @@
 #include "planner_cases.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -9,15 +8,15 @@
 #include <fstream>
 #include <iomanip>
 #include <numeric>
-#include <span>
+#include <sstream>
 
 #include "megaflux/base/check.h"
-#include "megaflux/base/rng.h"
+#include "simulate/case_sampler.h"
 
 namespace megaflux::bench {
 namespace {
 
-constexpr size_t kCasesPerFile = 120;
+constexpr int64_t kCasesPerFile = 120;
 constexpr int64_t kLeastExperts = 16;
 
 struct NpyArray {
@@ -71,15 +70,10 @@ void add_file(const std::filesystem::path& path, std::vector<PlannerCase>& cases
   const int64_t num_experts = array.shape.back();
   if (num_experts < kLeastExperts) return;
   const int64_t num_sources = axes == 4 ? array.shape[2] : 1;
-  std::vector<int64_t> indices(array.shape[0] * array.shape[1]);
-  std::iota(indices.begin(), indices.end(), 0);
-  Rng rng(1);
-  const size_t wanted = std::min(kCasesPerFile, indices.size());
-  for (size_t i = 0; i < wanted; ++i) {
-    std::swap(indices[i], indices[i + rng.below(static_cast<uint32_t>(indices.size() - i))]);
-    PlannerCase trace_case{path.filename().string(), indices[i],
-                           std::vector<int64_t>(num_experts, 0)};
-    const int64_t* values = array.values.data() + indices[i] * num_sources * num_experts;
+  for (const int64_t index :
+       simulate::draw_places(array.shape[0] * array.shape[1], kCasesPerFile, 1)) {
+    PlannerCase trace_case{path.filename().string(), index, std::vector<int64_t>(num_experts, 0)};
+    const int64_t* values = array.values.data() + index * num_sources * num_experts;
     for (int64_t n = 0; n < num_sources * num_experts; ++n) {
       trace_case.counts[n % num_experts] += values[n];
     }
@@ -109,26 +103,8 @@ std::vector<PlannerCase> read_planner_cases(const std::filesystem::path& folder)
 }
 
 LoadTable scaled_loads(const PlannerCase& trace_case, int32_t num_ranks, int64_t rows_per_rank) {
-  const std::vector<int64_t>& counts = trace_case.counts;
-  const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  const int64_t wanted = rows_per_rank * num_ranks;
-  std::vector<int64_t> rows(counts.size());
-  std::vector<std::pair<int64_t, size_t>> remainders;  // (-remainder, expert)
-  int64_t given = 0;
-  for (size_t e = 0; e < counts.size(); ++e) {
-    rows[e] = counts[e] * wanted / sum;
-    remainders.emplace_back(-(counts[e] * wanted % sum), e);
-    given += rows[e];
-  }
-  std::sort(remainders.begin(), remainders.end());
-  for (int64_t i = 0; i < wanted - given; ++i) ++rows[remainders[i].second];
-  return LoadTable::from_totals(num_ranks, rows);
-}
-
-double percentile(std::vector<double> samples, double percent) {
-  std::sort(samples.begin(), samples.end());
-  const auto rank = static_cast<int64_t>(std::ceil(percent / 100 * double(samples.size())));
-  return samples[std::max<int64_t>(rank, 1) - 1];
+  return simulate::scaled_loads(LoadTable::from_totals(num_ranks, trace_case.counts), 0,
+                                rows_per_rank);
 }
 
 void append_result(const std::filesystem::path& file, const Result& result,

@@ -26,9 +26,6 @@ std::vector<PlannerCase> read_planner_cases(const std::filesystem::path& folder)
 // Scales the counts by largest remainder to exactly `rows_per_rank * num_ranks` rows.
 LoadTable scaled_loads(const PlannerCase& trace_case, int32_t num_ranks, int64_t rows_per_rank);
 
-// The value below or at which `percent` of the samples lie (nearest rank).
-double percentile(std::vector<double> samples, double percent);
-
 // One line of bench/results; samples keep six significant digits.
 struct Result {
   std::string figure;

@@ -12,9 +12,12 @@
 
 #include "megaflux/plan/planner.h"
 #include "planner_cases.h"
+#include "simulate/distribution.h"
 
 namespace megaflux::bench {
 namespace {
+
+using simulate::percentile;
 
 struct Setting {
   PlannerKind planner;

@@ -10,9 +10,12 @@
 
 #include "megaflux/plan/planner.h"
 #include "planner_cases.h"
+#include "simulate/distribution.h"
 
 namespace megaflux::bench {
 namespace {
+
+using simulate::percentile;
 
 constexpr int32_t kNumExperts = 256;
 constexpr int kRepeats = 31;

@@ -8,6 +8,7 @@
 #include "megaflux/base/check.h"
 #include "megaflux/trace/load_csv.h"
 #include "megaflux/trace/trace_file.h"
+#include "simulate/case_sampler.h"
 
 namespace megaflux::cli {
 namespace {
@@ -58,12 +59,8 @@ std::string trace_place(const Trace& trace, const std::string& path, int32_t lay
                      trace.meta().layers[layer_idx], step);
 }
 
-bool is_trace_path(const std::string& path) {
-  return path.ends_with(".npz");
-}
-
 LoadInput read_loads(const std::string& path, const TraceStep& where, int32_t num_ranks) {
-  if (is_trace_path(path)) return read_trace_step(path, where, num_ranks);
+  if (simulate::is_trace_path(path)) return read_trace_step(path, where, num_ranks);
   MF_CHECK(where.layer < 0, "--layer: ", where.layer, " needs a trace (.npz), ", path, " is none");
   MF_CHECK(where.step < 0, "--step: ", where.step, " needs a trace (.npz), ", path, " is none");
   return read_csv_step(path, num_ranks);

@@ -39,7 +39,4 @@ int32_t pick_step(const Trace& trace, int32_t step);
 std::string trace_place(const Trace& trace, const std::string& path, int32_t layer_idx,
                         int32_t step);
 
-// True for the trace format, by its name ending in .npz.
-bool is_trace_path(const std::string& path);
-
 }  // namespace megaflux::cli

@@ -18,9 +18,13 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/text_format.h"
+#include "simulate/case_sampler.h"
+#include "simulate/distribution.h"
 
 namespace megaflux::cli {
 namespace {
+
+using simulate::percentile;
 
 struct BenchOptions {
   PlanOptions plan;
@@ -35,7 +39,7 @@ struct BenchOptions {
 using FiguresByE = std::map<int32_t, BenchFigures>;
 
 FiguresByE measure(const BenchOptions& options) {
-  const std::vector<std::string> files = trace_files(options.traces);
+  const std::vector<std::string> files = simulate::trace_files(options.traces);
   FiguresByE by_experts;
   std::map<int32_t, std::unique_ptr<Planner>> planners;
   Progress progress(static_cast<int>(files.size()));

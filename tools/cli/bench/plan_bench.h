@@ -24,10 +24,6 @@ struct CaseSelection {
   int64_t rows_per_rank = 65536;  // counts are scaled to this; 0 = as recorded
 };
 
-// Trace files among `paths`; a folder stands for the traces in it, by name. Throws kBadInput naming
-// TRACE and the path if there are none.
-std::vector<std::string> trace_files(const std::vector<std::string>& paths);
-
 std::vector<BenchCase> select_cases(const std::string& file, const CaseSelection& selection);
 
 // Samples over the cases of one E.
@@ -42,8 +38,5 @@ struct BenchFigures {
 // Plans one case: `repeats` timed calls after an untimed one.
 void measure_case(Planner& planner, const BenchCase& bench_case, int32_t repeats,
                   BenchFigures& figures);
-
-// The value below which `percent` of the sorted samples lie (nearest rank); `samples` is not empty.
-double percentile(std::vector<double> samples, double percent);
 
 }  // namespace megaflux::cli
