@@ -130,6 +130,7 @@ std::string json_lines(const BenchOptions& options, const FiguresByE& by_experts
 }
 
 ExitCode run_bench(BenchOptions options, const std::vector<std::string>& arguments) {
+  check_plan_options(options.plan);
   check_output("--json", options.json_target);
   if (options.traces.empty()) options.traces.push_back(data_folder());
   options.selection.num_ranks = options.plan.num_ranks;

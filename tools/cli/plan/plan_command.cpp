@@ -83,6 +83,7 @@ ExitCode report_orphans(const PlanCommand& command, const PlanResult& result) {
 }
 
 ExitCode run_plan(const PlanCommand& command) {
+  check_plan_options(command.plan);
   check_output("--json", command.json_target);
   check_output("--plan-out", command.plan_target);
   MF_CHECK(!is_stdout(command.json_target) || !is_stdout(command.plan_target),

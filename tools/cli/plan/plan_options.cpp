@@ -47,12 +47,15 @@ void add_planner_options(CLI::App& app, PlanOptions& options) {
   add_integer(app, "--block-rows", options.block_rows, {1, 1 << 20},
               "rows of a block, the unit of planning")
       ->group("Planner");
-  add_choice(app, "--planner", options.planner, planner_choices(), "who plans")->group("Planner");
+  add_choice(app, "--planner", options.planner, planner_choices(), "who plans")
+      ->each([&options](const std::string&) { options.is_planner_given = true; })
+      ->group("Planner");
   add_choice(app, "--objective", options.objective, objective_choices(),
              "what is least: the slowest rank, that plus lambda a replica, or predicted time")
       ->group("Planner");
   add_integer(app, "--lambda", options.lambda_blocks, {0, 1'000'000},
               "backward: blocks that a replica costs its owner")
+      ->each([&options](const std::string&) { options.is_lambda_given = true; })
       ->group("Planner");
   add_decimal(app, "--slack", options.slack, 0, 100,
               "accepted excess of the slowest rank over the bound, 0.01 = 1 %")
@@ -66,6 +69,7 @@ void add_planner_options(CLI::App& app, PlanOptions& options) {
   add_integer(app, "--min-forward-rows", options.min_forward_rows, {0, INT32_MAX},
               "fewer rows in the step: fixed placement")
       ->group("Planner");
+  add_rival_options(app, options.rivals);
 }
 
 void add_table_options(CLI::App& app, PlanOptions& options) {
@@ -100,6 +104,13 @@ void add_cost_options(CLI::App& app, PlanOptions& options) {
       ->default_str(options.machine)
       ->type_name("h200|FILE")
       ->group("Layer and machine");
+}
+
+void check_plan_options(const PlanOptions& options, const Choices& planners) {
+  MF_CHECK(!options.is_lambda_given || options.objective == "backward",
+           "--lambda: ", options.lambda_blocks,
+           " is read by --objective backward only, the objective is ", options.objective);
+  check_rivals(options.rivals, planners);
 }
 
 std::optional<LayerShape> shape_of(const PlanOptions& options, int32_t num_experts, int32_t topk) {
@@ -139,6 +150,7 @@ PlanConfig plan_config_of(const PlanOptions& options, int32_t num_experts, int32
     config.base_blocks = read_base_blocks(options.base_blocks_file, num_ranks);
   }
   if (!options.speed_file.empty()) config.speed = read_speeds(options.speed_file, num_ranks);
+  config.baselines = baselines_of(options.rivals, config);
   const std::optional<LayerShape> shape = shape_of(options, num_experts, topk);
   MF_CHECK(shape.has_value() || config.objective != Objective::kCost,
            "--objective: cost predicts time and needs the shape, --hidden and --inter are missing");

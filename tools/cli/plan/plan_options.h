@@ -1,4 +1,4 @@
-// The options that decide a plan, shared by `plan`, `bench plan` and `run`.
+// The options that decide a plan, shared by every command that plans.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/options.h"
+#include "cli/plan/rival_options.h"
 #include "megaflux/moe/layer_shape.h"
 #include "megaflux/plan/planner.h"
 
@@ -32,6 +33,10 @@ struct PlanOptions {
   std::string inactive;  // "3" or "3,5-6"
   std::string base_blocks_file;
   std::string speed_file;
+  RivalSettings rivals;
+  // Given on the command line, not by default.
+  bool is_planner_given = false;
+  bool is_lambda_given = false;
 
   bool has_shape() const { return hidden > 0; }
 };
@@ -41,12 +46,19 @@ const Choices& objective_choices();
 const Choices& dtype_choices();
 DType parse_dtype(const std::string& name);
 
-// --ranks, --slots, --block-rows and what steers the planner.
+// --ranks, --slots, --block-rows and what steers the planner, --rival included.
 void add_planner_options(CLI::App& app, PlanOptions& options);
 // --owners, --domains, --inactive, --base-blocks, --speed.
 void add_table_options(CLI::App& app, PlanOptions& options);
 // --hidden, --inter, --dtype, --passes, --machine: what predictions in bytes and microseconds need.
 void add_cost_options(CLI::App& app, PlanOptions& options);
+
+// Options that nothing would read are errors: --lambda without the backward objective, a rival's
+// knob without the rival among `planners` (all that the command runs). Throws kBadInput.
+void check_plan_options(const PlanOptions& options, const Choices& planners);
+inline void check_plan_options(const PlanOptions& options) {
+  check_plan_options(options, {options.planner});
+}
 
 // The layer that predictions are made for; nullopt without --hidden and --inter. `topk` 0 =
 // unknown, which no prediction needs.

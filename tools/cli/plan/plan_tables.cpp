@@ -27,10 +27,11 @@ std::ifstream open_input(const std::string& option, const std::string& path) {
   return file;
 }
 
-std::vector<int32_t> read_table(const std::string& option, const std::string& path, Limits limits,
-                                size_t count) {
+// All integers of a file.
+std::vector<int64_t> read_integers(const std::string& option, const std::string& path,
+                                   Limits limits) {
   std::ifstream file = open_input(option, path);
-  std::vector<int32_t> values;
+  std::vector<int64_t> values;
   std::string line;
   for (int line_number = 1; std::getline(file, line); ++line_number) {
     line.resize(std::min(line.find('#'), line.size()));
@@ -40,15 +41,28 @@ std::vector<int32_t> read_table(const std::string& option, const std::string& pa
       const std::string where = option + ": " + path + ", line " + std::to_string(line_number) +
                                 ", value " + std::to_string(values.size());
       const std::string word = line.substr(begin, end - begin);
-      values.push_back(static_cast<int32_t>(parse_integer(where, word, limits)));
+      values.push_back(parse_integer(where, word, limits));
       MF_CHECK(values.size() <= kMaxValues, option, ": ", path, ": more than ", kMaxValues,
                " values");
       begin = line.find_first_not_of(" \t\r", end);
     }
   }
+  return values;
+}
+
+// Exactly `count` of them.
+std::vector<int64_t> read_row(const std::string& option, const std::string& path, Limits limits,
+                              size_t count) {
+  std::vector<int64_t> values = read_integers(option, path, limits);
   MF_CHECK(values.size() == count, option, ": ", path, ": ", values.size(), " values, ", count,
            " expected");
   return values;
+}
+
+std::vector<int32_t> read_table(const std::string& option, const std::string& path, Limits limits,
+                                size_t count) {
+  const std::vector<int64_t> values = read_row(option, path, limits, count);
+  return {values.begin(), values.end()};
 }
 
 struct RankRange {
@@ -128,6 +142,17 @@ std::vector<int32_t> read_resident(const std::string& path, int32_t num_experts,
                                    int32_t replica_slots) {
   const size_t count = static_cast<size_t>(num_ranks) * static_cast<size_t>(replica_slots);
   return read_table("--resident", path, {-1, num_experts - 1}, count);
+}
+
+std::vector<int64_t> read_history(const std::string& option, const std::string& path,
+                                  int32_t num_experts) {
+  return read_row(option, path, {0, INT64_MAX / num_experts}, static_cast<size_t>(num_experts));
+}
+
+std::vector<int32_t> read_topology(const std::string& option, const std::string& path,
+                                   int32_t num_ranks) {
+  const std::vector<int64_t> values = read_integers(option, path, {0, num_ranks - 1});
+  return {values.begin(), values.end()};
 }
 
 std::vector<int32_t> parse_domains(const std::string& text, int32_t num_ranks) {

@@ -23,6 +23,13 @@ std::vector<uint16_t> read_speeds(const std::string& path, int32_t num_ranks);
 std::vector<int32_t> read_resident(const std::string& path, int32_t num_experts, int32_t num_ranks,
                                    int32_t replica_slots);
 
+// E row counts of earlier steps; errors name `option`.
+std::vector<int64_t> read_history(const std::string& option, const std::string& path,
+                                  int32_t num_experts);
+// Any number of ranks: rows of a topology, which its reader checks.
+std::vector<int32_t> read_topology(const std::string& option, const std::string& path,
+                                   int32_t num_ranks);
+
 // "0-7,8-15": each range is a domain; together they hold every rank once. Returns the domain of
 // each rank.
 std::vector<int32_t> parse_domains(const std::string& text, int32_t num_ranks);

@@ -98,6 +98,13 @@ void add_run_options(CLI::App& app, RunOptions& options) {
 }
 
 void check_combination(const RunOptions& options) {
+  MF_CHECK(options.plan_file.empty() || !options.plan.is_planner_given,
+           "--planner: ", options.plan.planner, " does not plan, --plan ", options.plan_file,
+           " is executed");
+  MF_CHECK(options.plan_file.empty() || options.plan.rivals.empty(),
+           "--rival: ", options.plan.rivals.empty() ? "" : options.plan.rivals[0],
+           " is not read, --plan ", options.plan_file, " is executed");
+  check_plan_options(options.plan);
   MF_CHECK(options.plan.num_ranks <= kMaxRunRanks, "--ranks: ", options.plan.num_ranks,
            " is outside [1, ", kMaxRunRanks, "], each rank of a run is two threads");
   MF_CHECK(options.capacity_rows == 0 || options.capacity_rows >= kLeastCapacity,
