@@ -39,6 +39,8 @@ TEST(StepSimulator, HandCheckedStep) {
   EXPECT_EQ(figures.peak_rows_fixed, 128);
   EXPECT_EQ(figures.remote_rows_fixed, 2);
   EXPECT_EQ(figures.remote_rows, 2);
+  EXPECT_EQ(figures.pair_rows_fixed, 2);
+  EXPECT_EQ(figures.pair_rows, 2);
   EXPECT_EQ(figures.moved_bytes, 768);
   EXPECT_FALSE(figures.planned_ns.has_value());
   EXPECT_EQ(simulator.load_rows()[1], 4);

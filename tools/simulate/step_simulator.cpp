@@ -142,9 +142,9 @@ void StepSimulator::measure_plan(const LoadTable& loads) {
       padded_rows_[instance.rank] += round_up(rows, int64_t{kTileRows});
       RankCost& host = costs_[instance.rank];
       host.load_blocks += blocks;
-      const bool is_copy = instance.rank != owner && !is_history();
-      if (instance.rank != owner) figures_.moved_rows += rows;
-      if (is_copy) {
+      const bool is_moved = instance.slot >= 0 || plan_owner != owner;
+      if (is_moved) figures_.moved_rows += rows;
+      if (is_moved && !is_history()) {
         ++figures_.copies;
         ++host.copies_in;
         ++costs_[owner].copies_out;
@@ -163,12 +163,34 @@ void StepSimulator::measure_plan(const LoadTable& loads) {
   figures_.moved_owners = report_.moved_owners;
   figures_.peak_rows = *std::max_element(padded_rows_.begin(), padded_rows_.end());
   if (setting_.shape) figures_.moved_bytes = figures_.copies * setting_.shape->expert_bytes();
-  if (!loads.has_sources()) return;
+  if (loads.has_sources()) measure_traffic(loads);
+}
+
+void StepSimulator::measure_traffic(const LoadTable& loads) {
+  const int32_t num_ranks = config().dims.num_ranks;
+  const auto largest_pair = [num_ranks](std::span<const int64_t> traffic) {
+    int64_t most = 0;
+    for (int32_t source = 0; source < num_ranks; ++source) {
+      for (int32_t host = 0; host < num_ranks; ++host) {
+        const int64_t rows = traffic[static_cast<size_t>(source) * num_ranks + host];
+        if (source != host) most = std::max(most, rows);
+      }
+    }
+    return most;
+  };
+  traffic_fixed_.assign(static_cast<size_t>(num_ranks) * num_ranks, 0);
+  for (int32_t source = 0; source < num_ranks; ++source) {
+    const std::span<const int32_t> rows = loads.rows_of_source(source);
+    int64_t* to = traffic_fixed_.data() + static_cast<size_t>(source) * num_ranks;
+    for (size_t e = 0; e < rows.size(); ++e) to[config().owner_of[e]] += rows[e];
+  }
   const std::vector<int64_t> traffic = traffic_rows(plan_, loads);
   figures_.remote_rows = loads.total_rows();
-  for (int32_t rank = 0; rank < dims.num_ranks; ++rank) {
-    *figures_.remote_rows -= traffic[static_cast<size_t>(rank) * dims.num_ranks + rank];
+  for (int32_t rank = 0; rank < num_ranks; ++rank) {
+    *figures_.remote_rows -= traffic[static_cast<size_t>(rank) * num_ranks + rank];
   }
+  figures_.pair_rows = largest_pair(traffic);
+  figures_.pair_rows_fixed = largest_pair(traffic_fixed_);
 }
 
 // Nanoseconds of the slowest rank, without a planner.

@@ -34,18 +34,21 @@ struct StepFigures {
   double imbalance_fixed = 1;
   double imbalance = 1;
   int32_t replicas = 0;
-  // Weights that this step moves between ranks: an expert on a rank that neither owns it nor, by a
-  // history, held it before.
+  // Weights that this step moves: replicas and, if owners move, those. By a history: experts on
+  // ranks where the placement before did not have them.
   int32_t copies = 0;
   int32_t slots_needed = 0;
   int32_t moved_owners = 0;
-  int64_t moved_rows = 0;  // computed elsewhere than on the rank that the config calls the owner
+  int64_t moved_rows = 0;  // computed by replicas and by owners that moved
   // Most rows of a rank in tiles of 128, each part with tiles of its own.
   int64_t peak_rows = 0;
   int64_t peak_rows_fixed = 0;
   // Rows computed on another rank than their source; null without sources.
   std::optional<int64_t> remote_rows;
   std::optional<int64_t> remote_rows_fixed;
+  // Most rows from one rank to another; null without sources.
+  std::optional<int64_t> pair_rows;
+  std::optional<int64_t> pair_rows_fixed;
   std::optional<int64_t> moved_bytes;  // of `copies`, in one pass; null without a shape
   double plan_us = 0;                  // host time of the planner call
   // Predicted time of the layer (plan/cost_model.h); null without plan.cost. Every planner's parts
@@ -89,6 +92,7 @@ class StepSimulator {
   const PlanConfig& config() const { return setting_.plan; }
   void measure_fixed(const LoadTable& loads);
   void measure_plan(const LoadTable& loads);
+  void measure_traffic(const LoadTable& loads);
   void predict(const LoadTable& loads);
   uint64_t slowest_ns(bool is_fixed);
   uint64_t ideal_ns(int64_t total_rows) const;
@@ -103,8 +107,8 @@ class StepSimulator {
   StepFigures figures_;
   std::vector<int64_t> load_rows_, load_rows_fixed_;      // [P]
   std::vector<int64_t> padded_rows_, padded_rows_fixed_;  // [P]
+  std::vector<int64_t> traffic_fixed_;                    // [P, P]
   std::vector<RankCost> costs_;                           // [P]
-  std::vector<RankCost> domain_costs_;
   std::vector<int64_t> held_;  // of a history: expert * P + rank, ascending
   int32_t placed_copies_ = 0;  // of a new history, to be charged to the next step
 };
