@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "megaflux/plan/groups.h"
-#include "megaflux/plan/paper.h"
 #include "megaflux/plan/problem.h"
-#include "megaflux/plan/refine.h"
+#include "megaflux/plan/search/groups.h"
+#include "megaflux/plan/search/paper.h"
+#include "megaflux/plan/search/refine.h"
 #include "megaflux/plan/search_state.h"
 #include "plan/planner_fixture.h"
 
@@ -77,7 +77,7 @@ TEST(SearchProblem, finish_and_capacity_are_inverse) {
   const DomainProblem& domain = problem.domain();
   for (int32_t r = 0; r < 3; ++r) {
     for (int64_t finish = 0; finish < 600; ++finish) {
-      const int32_t most = domain.capacity(r, finish);
+      const int32_t most = domain.view().capacity(r, finish);
       EXPECT_TRUE(most == 0 || domain.finish(r, most) <= finish);
       EXPECT_TRUE(most == domain.total_blocks || domain.finish(r, most + 1) > finish);
     }
@@ -105,8 +105,8 @@ TEST(SearchProblem, least_sizes_count_the_partial_block_out) {
   // rows, so 2 blocks do; a fresh copy needs 3.
   EXPECT_EQ(domain.least_present, (std::vector<int32_t>{3, 2, 3}));
   EXPECT_EQ(domain.least_fresh, (std::vector<int32_t>{3, 3, 3}));
-  EXPECT_TRUE(domain.is_resident(1, 1));
-  EXPECT_EQ(domain.least_blocks(1, 1), 2);
+  EXPECT_TRUE(domain.view().is_resident(1, 1));
+  EXPECT_EQ(domain.view().least_blocks(1, 1), 2);
 }
 
 TEST(SearchState, opening_adding_and_dropping_are_exact_inverses) {

@@ -1,10 +1,10 @@
 #include "megaflux/plan/candidate.h"
 
-#include "megaflux/plan/refine.h"
+#include "megaflux/plan/search/refine.h"
 
 namespace megaflux {
 
-void fill_rank_costs(const DomainProblem& problem, std::span<const SearchReplica> replicas,
+void fill_rank_costs(const ProblemView& problem, std::span<const SearchReplica> replicas,
                      int32_t units_per_block, std::span<RankCost> ranks) {
   for (int32_t r = 0; r < problem.num_ranks; ++r) {
     ranks[r] = {.owned_blocks = problem.fixed_load[r], .load_blocks = problem.fixed_load[r]};
@@ -32,7 +32,7 @@ void fill_rank_costs(const DomainProblem& problem, std::span<const SearchReplica
 }
 
 CandidateScore CandidateScorer::score(const SearchState& state, int32_t member) {
-  const DomainProblem& problem = state.problem();
+  const ProblemView& problem = state.problem();
   CandidateScore score{.member = member};
   for (const SearchReplica& replica : state.replicas()) {
     if (replica.blocks == 0) continue;
@@ -48,7 +48,7 @@ CandidateScore CandidateScorer::score(const SearchState& state, int32_t member) 
   return score;
 }
 
-uint64_t CandidateScorer::predict_ns(const DomainProblem& problem,
+uint64_t CandidateScorer::predict_ns(const ProblemView& problem,
                                      std::span<const SearchReplica> replicas) {
   rank_costs_.resize(problem.num_ranks);
   fill_rank_costs(problem, replicas, units_per_block_, rank_costs_);

@@ -28,7 +28,7 @@ struct CandidateScore {
 // Fills `ranks` [R] with what `replicas` ask of each rank. The cost model counts blocks of
 // dims.block_rows rows; `units_per_block` is 1 for problems in such blocks and block_rows for
 // problems in rows.
-void fill_rank_costs(const DomainProblem& problem, std::span<const SearchReplica> replicas,
+void fill_rank_costs(const ProblemView& problem, std::span<const SearchReplica> replicas,
                      int32_t units_per_block, std::span<RankCost> ranks);
 
 // Scores states under one configuration.
@@ -40,7 +40,7 @@ class CandidateScorer {
 
   CandidateScore score(const SearchState& state, int32_t member);
   // Predicted time of the domain, planning included. Needs a cost model.
-  uint64_t predict_ns(const DomainProblem& problem, std::span<const SearchReplica> replicas);
+  uint64_t predict_ns(const ProblemView& problem, std::span<const SearchReplica> replicas);
 
  private:
   const PlanConfig& config_;

@@ -65,7 +65,7 @@ DomainPlanner::Decision DomainPlanner::decide(const LoadTable& loads,
   for (const DomainProblem& problem : builder_.domains()) {
     decision.objective =
         std::max(decision.objective, static_cast<uint64_t>(problem.max_fixed_finish()));
-    if (config_.cost) decision.ns = std::max(decision.ns, scorer_.predict_ns(problem, {}));
+    if (config_.cost) decision.ns = std::max(decision.ns, scorer_.predict_ns(problem.view(), {}));
   }
   if (config_.cost) {
     decision.ns -= config_.cost->plan_ns;
@@ -86,7 +86,7 @@ void DomainPlanner::solve_domains(const LoadTable& loads, std::span<const int32_
       builder_.arrange(loads, resident, d);
       solution = solve(problem);
     } else if (config_.objective == Objective::kCost) {
-      solution.objective = scorer_.predict_ns(problem, {});
+      solution.objective = scorer_.predict_ns(problem.view(), {});
     } else {
       solution.objective = static_cast<uint64_t>(problem.max_fixed_finish());
     }
@@ -96,8 +96,8 @@ void DomainPlanner::solve_domains(const LoadTable& loads, std::span<const int32_
       decision.search_id = solution.search_id;
     }
     if (config_.cost) {
-      decision.ns = std::max(decision.ns, scorer_.predict_ns(problem, solution.replicas));
-      decision.fixed_ns = std::max(decision.fixed_ns, scorer_.predict_ns(problem, {}));
+      decision.ns = std::max(decision.ns, scorer_.predict_ns(problem.view(), solution.replicas));
+      decision.fixed_ns = std::max(decision.fixed_ns, scorer_.predict_ns(problem.view(), {}));
     }
   }
 }

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "megaflux/plan/domain_planner.h"
-#include "megaflux/plan/groups.h"
-#include "megaflux/plan/paper.h"
-#include "megaflux/plan/refine.h"
+#include "megaflux/plan/search/groups.h"
+#include "megaflux/plan/search/paper.h"
+#include "megaflux/plan/search/refine.h"
 
 namespace megaflux {
 namespace {

@@ -6,9 +6,25 @@
 
 namespace megaflux {
 
+ProblemView DomainProblem::view() const {
+  ProblemView view;
+  static_cast<ProblemNumbers&>(view) = *this;
+  view.base = base.data();
+  view.speed = speed.data();
+  view.fixed_load = fixed_load.data();
+  view.first_owned = first_owned.data();
+  view.owner = owner.data();
+  view.blocks = blocks.data();
+  view.least_fresh = least_fresh.data();
+  view.least_present = least_present.data();
+  view.resident = resident.data();
+  return view;
+}
+
 int64_t DomainProblem::max_fixed_finish() const {
+  const ProblemView problem = view();
   int64_t most = 0;
-  for (int32_t r = 0; r < num_ranks; ++r) most = std::max(most, finish(r, fixed_load[r]));
+  for (int32_t r = 0; r < num_ranks; ++r) most = std::max(most, problem.finish(r, fixed_load[r]));
   return most;
 }
 
@@ -22,11 +38,12 @@ namespace {
 // The least T at which the ranks' capacities hold all blocks.
 int64_t least_common_finish(const DomainProblem& problem) {
   const int64_t total = problem.total_blocks;
+  const ProblemView view = problem.view();
   if (total == 0 || problem.num_ranks == 0) return 0;
   if (problem.is_uniform) return ceil_div<int64_t>(total, problem.num_ranks);
   const auto holds_all = [&](int64_t finish_time) {
     int64_t room = 0;
-    for (int32_t r = 0; r < problem.num_ranks; ++r) room += problem.capacity(r, finish_time);
+    for (int32_t r = 0; r < problem.num_ranks; ++r) room += view.capacity(r, finish_time);
     return room >= total;
   };
   int64_t low = 0;  // fails: total > 0

@@ -17,24 +17,14 @@
 #include <span>
 #include <vector>
 
-#include "megaflux/base/math.h"
 #include "megaflux/moe/load_table.h"
 #include "megaflux/plan/planner.h"
+#include "megaflux/plan/search/problem_view.h"
 
 namespace megaflux {
 
-struct DomainProblem {
-  int32_t num_ranks = 0;     // R, active ranks of the domain
-  int32_t num_experts = 0;   // experts with rows whose owner is one of them
+struct DomainProblem : ProblemNumbers {
   int32_t most_experts = 0;  // bound of num_experts in every step: all experts of its ranks
-  int32_t replica_slots = 0;
-  int32_t lambda_blocks = 0;  // blocks that a remote replica costs its owner; 0 unless backward
-  int32_t total_blocks = 0;
-  int64_t tau = 0;         // least T whose capacities sum to at least total_blocks
-  int64_t accepted = 0;    // ceil((1 + slack) tau)
-  bool is_uniform = true;  // no base, all speeds 1024
-  bool has_resident = false;
-  int32_t rank_words = 1;  // 64-bit words of a set of ranks
 
   std::vector<int32_t> ranks;          // [R] ids, ascending
   std::vector<int64_t> base;           // [R]
@@ -48,21 +38,9 @@ struct DomainProblem {
   std::vector<int32_t> least_present;  // least blocks of a replica that is resident
   std::vector<uint64_t> resident;  // [num_experts, rank_words] ranks that hold it in a slot already
 
-  int64_t finish(int32_t rank, int32_t load) const {
-    if (is_uniform) return load;
-    return ceil_div((base[rank] + load) * 1024, speed[rank]);
-  }
-  // Clipped to [0, total_blocks], which changes no decision and keeps it in 32 bits.
-  int32_t capacity(int32_t rank, int64_t finish_time) const {
-    const int64_t room = is_uniform ? finish_time : finish_time * speed[rank] / 1024 - base[rank];
-    return static_cast<int32_t>(room < 0 ? 0 : room < total_blocks ? room : total_blocks);
-  }
-  bool is_resident(int32_t expert, int32_t rank) const {
-    return has_resident && (resident[expert * rank_words + rank / 64] >> (rank % 64) & 1) != 0;
-  }
-  int32_t least_blocks(int32_t expert, int32_t rank) const {
-    return is_resident(expert, rank) ? least_present[expert] : least_fresh[expert];
-  }
+  // The same as the searches see it, until the next step or move of this object.
+  ProblemView view() const;
+  int64_t finish(int32_t rank, int32_t load) const { return view().finish(rank, load); }
   int64_t max_fixed_finish() const;
 };
 

@@ -12,7 +12,8 @@
 #include <utility>
 
 #include "megaflux/plan/domain_planner.h"
-#include "megaflux/plan/refine.h"
+#include "megaflux/plan/search/quota.h"
+#include "megaflux/plan/search/refine.h"
 
 namespace megaflux {
 namespace {
@@ -23,9 +24,6 @@ class QuotaPlanner final : public DomainPlanner {
 
  private:
   DomainSolution solve(const DomainProblem& problem) final;
-  bool is_feasible(int64_t threshold);
-  bool export_excess(int32_t donor);
-  int32_t choose_target(int32_t expert, int32_t available) const;
   int64_t first_threshold(const DomainProblem& problem) const;
   static int64_t least_possible(const DomainProblem& problem);
 
@@ -74,53 +72,6 @@ int64_t QuotaPlanner::least_possible(const DomainProblem& problem) {
   return std::max(after_export, first_room);
 }
 
-// The rank with most room among those that may take rows of `expert`, lowest id on ties, or -1.
-int32_t QuotaPlanner::choose_target(int32_t expert, int32_t available) const {
-  const DomainProblem& problem = state_.problem();
-  // A new replica also has to carry the lambda that it costs its owner.
-  const int64_t need = int64_t{state_.gap(problem.owner[expert])} + problem.lambda_blocks;
-  int32_t best = -1;
-  for (int32_t r = 0; r < problem.num_ranks; ++r) {
-    const int32_t room = -state_.gap(r);
-    if (room <= 0 || (best >= 0 && room <= -state_.gap(best))) continue;
-    if (!state_.can_open(expert, r)) continue;
-    if (std::min<int64_t>({need, room, available}) >= state_.least_to_open(expert, r)) best = r;
-  }
-  return best;
-}
-
-// Brings `donor` down to the threshold; false if that is not possible.
-bool QuotaPlanner::export_excess(int32_t donor) {
-  const DomainProblem& problem = state_.problem();
-  for (int32_t e = problem.first_owned[donor]; e < problem.first_owned[donor + 1]; ++e) {
-    while (state_.gap(donor) > 0 && state_.own_left(e) > 1) {
-      const int32_t available = state_.own_left(e) - 1;
-      const int32_t target = choose_target(e, available);
-      if (target < 0) break;
-      const int64_t need = int64_t{state_.gap(donor)} + problem.lambda_blocks;
-      const int64_t rows = std::min<int64_t>({need, -state_.gap(target), available});
-      state_.open(e, target, static_cast<int32_t>(rows));
-    }
-    if (state_.gap(donor) <= 0) return true;
-  }
-  return false;
-}
-
-bool QuotaPlanner::is_feasible(int64_t threshold) {
-  state_.start(threshold);
-  const DomainProblem& problem = state_.problem();
-  std::vector<int32_t>& donors = state_.rank_order();
-  donors.clear();
-  for (int32_t r = 0; r < problem.num_ranks; ++r) {
-    if (state_.gap(r) <= 0) continue;
-    size_t i = donors.size();
-    donors.push_back(r);
-    for (; i > 0 && state_.gap(donors[i - 1]) < state_.gap(r); --i) donors[i] = donors[i - 1];
-    donors[i] = r;
-  }
-  return std::all_of(donors.begin(), donors.end(), [this](int32_t r) { return export_excess(r); });
-}
-
 DomainSolution QuotaPlanner::solve(const DomainProblem& problem) {
   state_.attach(problem);
   state_.start(problem.tau);
@@ -131,13 +82,13 @@ DomainSolution QuotaPlanner::solve(const DomainProblem& problem) {
   // Steps that cannot be feasible are skipped, not tried.
   const int64_t skipped = ceil_div(std::max<int64_t>(0, least_possible(problem) - first), step);
   int64_t feasible = std::min(first + skipped * step, most);
-  while (!is_feasible(feasible)) feasible = std::min(feasible + step, most);
+  while (!is_quota_feasible(feasible, state_)) feasible = std::min(feasible + step, most);
   int64_t refused = std::max(first - 1, feasible - step);
   while (feasible - refused > 1) {
     const int64_t middle = refused + (feasible - refused) / 2;
-    (is_feasible(middle) ? feasible : refused) = middle;
+    (is_quota_feasible(middle, state_) ? feasible : refused) = middle;
   }
-  is_feasible(feasible);
+  is_quota_feasible(feasible, state_);
   const CandidateScore score = scorer().score(state_, 0);
   if (score.objective >= fixed.objective) return {{}, fixed.objective, -1};
   return {state_.replicas(), score.objective, 0};

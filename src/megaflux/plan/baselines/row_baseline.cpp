@@ -25,7 +25,7 @@ void RowBaseline::merge(const DomainProblem& problem) {
 }
 
 uint64_t RowBaseline::objective(const DomainProblem& problem) {
-  if (config().objective == Objective::kCost) return scorer().predict_ns(problem, replicas_);
+  if (config().objective == Objective::kCost) return scorer().predict_ns(problem.view(), replicas_);
   loads_.assign(problem.fixed_load.begin(), problem.fixed_load.end());
   for (const SearchReplica& replica : replicas_) {
     loads_[problem.owner[replica.expert]] += problem.lambda_blocks - replica.blocks;

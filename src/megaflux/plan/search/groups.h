@@ -1,0 +1,129 @@
+// The groups searches: repeatedly take the rank furthest above its capacity at T as donor and fill
+// one receiver's whole deficit from it. The donor may fall below T and be filled later, so an
+// overloaded rank may end up as a host. Every move uses one slot, and P - 1 moves suffice when
+// single experts cover the deficits.
+//
+// Example: 8 ranks with one expert each, blocks {600, 560, 120, 120, 20, 10, 10, 10}, one slot, T =
+// 182:
+//   0 -> 5: 172, 1 -> 6: 172, 0 -> 7: 172, 1 -> 4: 162, 0 -> 2: 62, 1 -> 3: 62 (rank 1 is now 18
+//   below T), 0 -> 1: 18. Seven replicas, no rank above 182.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "megaflux/plan/search/search_view.h"
+
+namespace megaflux {
+
+enum class ReceiverRule : uint8_t {
+  kLargestDeficit,
+  kSmallestCover,  // the smallest deficit that covers the donor's excess, else the largest
+};
+
+namespace groups {
+
+struct Move {
+  int32_t expert = -1;  // -1 = none
+  int32_t blocks = 0;
+};
+
+// The expert that fills `deficit` of `receiver` from `donor`'s own share: one that needs no copy,
+// else the smallest that covers the deficit, else the largest.
+template <class Lanes>
+MF_HOST_DEVICE Move choose_expert(const SearchView<Lanes>& state, int32_t donor, int32_t receiver,
+                                  int32_t deficit) {
+  const ProblemView& p = state.problem();
+  int64_t covering = kNoKey, present = kNoKey, largest = -1;
+  for (int32_t e = p.first_owned[donor] + state.lanes().first(); e < p.first_owned[donor + 1];
+       e += Lanes::kCount) {
+    const int32_t left = state.own_left(e);
+    if (left == 0 || state.holds(e, receiver)) continue;
+    if (std::min(left, deficit) < state.least_to_open(e, receiver)) continue;
+    if (left >= deficit) {
+      covering = std::min(covering, min_key(left, e));
+      if (p.is_resident(e, receiver)) present = std::min(present, min_key(0, e));
+    }
+    largest = std::max(largest, max_key(left, e));
+  }
+  if (p.has_resident) present = state.lanes().min(present);
+  if (present != kNoKey) return {id_of_min(present), deficit};
+  covering = state.lanes().min(covering);
+  if (covering != kNoKey) return {id_of_min(covering), deficit};
+  largest = state.lanes().max(std::max<int64_t>(largest, 0));
+  // Only experts with blocks left were offered, so a key of value 0 is none.
+  if (value_of(largest) == 0) return {};
+  return {id_of_max(largest), static_cast<int32_t>(value_of(largest))};
+}
+
+// The rank furthest above its capacity, -1 if none is above.
+template <class Lanes>
+MF_HOST_DEVICE int32_t choose_donor(const SearchView<Lanes>& state) {
+  int64_t best = 0;
+  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
+    best = std::max(best, max_key(state.gap(r), r));
+  }
+  best = state.lanes().max(best);
+  return value_of(best) == 0 ? -1 : id_of_max(best);
+}
+
+// -1 if no rank with a free slot is below its capacity; ranks marked in rank_marks() are left out.
+template <class Lanes>
+MF_HOST_DEVICE int32_t choose_receiver(const SearchView<Lanes>& state, ReceiverRule rule,
+                                       int32_t excess) {
+  int64_t largest = 0, covering = kNoKey;
+  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
+    const bool may_host = (state.slots_left(r) != 0) & (state.rank_marks()[r] == 0);
+    const int32_t deficit = may_host ? -state.gap(r) : 0;
+    largest = std::max(largest, max_key(deficit, r));
+    covering = std::min(covering, deficit >= excess ? min_key(deficit, r) : kNoKey);
+  }
+  if (rule == ReceiverRule::kSmallestCover) {
+    covering = state.lanes().min(covering);
+    if (covering != kNoKey) return id_of_min(covering);
+  }
+  largest = state.lanes().max(largest);
+  return value_of(largest) == 0 ? -1 : id_of_max(largest);
+}
+
+template <class Lanes>
+MF_HOST_DEVICE void mark_ranks(const SearchView<Lanes>& state, uint8_t mark) {
+  state.lanes().sync();
+  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
+    state.rank_marks()[r] = mark;
+  }
+  state.lanes().sync();
+}
+
+}  // namespace groups
+
+// Runs one search from fixed placement to its end: no rank above the target, or no legal move left.
+template <class Lanes>
+MF_HOST_DEVICE void search_groups(ReceiverRule rule, int64_t target, SearchView<Lanes>& state) {
+  state.start(target);
+  groups::mark_ranks(state, 0);
+  bool has_marks = false;
+  for (;;) {
+    const int32_t donor = groups::choose_donor(state);
+    if (donor < 0) return;
+    const int32_t excess = state.gap(donor);
+    for (;;) {
+      const int32_t receiver = groups::choose_receiver(state, rule, excess);
+      if (receiver < 0) return;
+      const groups::Move move = groups::choose_expert(state, donor, receiver, -state.gap(receiver));
+      if (move.expert >= 0) {
+        state.open(move.expert, receiver, move.blocks);
+        break;
+      }
+      // It holds, or is too small for, everything this donor has.
+      state.lanes().sync();
+      if (state.lanes().is_writer()) state.rank_marks()[receiver] = 1;
+      state.lanes().sync();
+      has_marks = true;
+    }
+    if (has_marks) groups::mark_ranks(state, 0);
+    has_marks = false;
+  }
+}
+
+}  // namespace megaflux

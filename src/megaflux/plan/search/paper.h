@@ -1,0 +1,123 @@
+// The four greedy searches of the paper. In each of at most s P + 2 rounds the donors, ranks above
+// tau, take turns; a donor gives blocks of its owned experts, largest first. A move takes min(what
+// the owner has left, what the receiver lacks to tau), so a donor may fall below tau and receive
+// later. Receivers that hold the expert come first (active replicas, then resident copies: neither
+// needs a transfer), then fresh slots; the lightest rank first.
+//
+// Example: blocks {9, 5, 7, 3, 3, 2, 2, 1}, 4 ranks with two experts each, loads {14, 10, 5, 3},
+// tau 8.
+//   Rank 0, expert 0: 5 blocks to rank 3, then expert 1: 3 blocks to rank 2 (rank 0 now lacks 2);
+//   rank 1, expert 2: 2 blocks to rank 0. Loads {8, 8, 8, 8}, 3 replicas, 10 blocks moved.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "megaflux/plan/search/donor_turns.h"
+#include "megaflux/plan/search/search_view.h"
+
+namespace megaflux {
+
+enum class CopiesPerRound : uint8_t { kOne, kSeveral };  // new copies per expert and round
+
+namespace paper {
+
+// Blocks of `expert` that `receiver` may take.
+template <class Lanes>
+MF_HOST_DEVICE int32_t amount(const SearchView<Lanes>& state, int32_t expert, int32_t receiver) {
+  return std::min(state.own_left(expert), -state.gap(receiver));
+}
+
+enum class Receivers : uint8_t { kResident, kAny };
+
+// The lightest rank below its capacity on which a new replica of `expert` pays, -1 if none.
+template <class Lanes>
+MF_HOST_DEVICE int32_t lightest(const SearchView<Lanes>& state, int32_t expert,
+                                Receivers receivers) {
+  int64_t best = 0;
+  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
+    const int32_t deficit = -state.gap(r);
+    if (deficit <= value_of(best) || !state.can_open(expert, r)) continue;
+    if (receivers == Receivers::kResident && !state.problem().is_resident(expert, r)) continue;
+    if (amount(state, expert, r) < state.least_to_open(expert, r)) continue;
+    best = max_key(deficit, r);
+  }
+  best = state.lanes().max(best);
+  return value_of(best) == 0 ? -1 : id_of_max(best);
+}
+
+// The replica of `expert` on the lightest rank below its capacity, -1 if none.
+template <class Lanes>
+MF_HOST_DEVICE int32_t lightest_replica(const SearchView<Lanes>& state, int32_t expert) {
+  int32_t best = -1;
+  int64_t best_key = 0;
+  for (int32_t i = state.first_replica(expert); i >= 0; i = state.replica(i).next) {
+    const int32_t rank = state.replica(i).rank;
+    if (state.gap(rank) >= 0) continue;
+    const int64_t key = max_key(-int64_t{state.gap(rank)}, rank);
+    if (key > best_key) best = i;
+    best_key = std::max(best_key, key);
+  }
+  return best;
+}
+
+// Gives blocks of one expert away while its owner is above tau; returns whether anything moved.
+template <class Lanes>
+MF_HOST_DEVICE bool spread_expert(CopiesPerRound copies, int32_t expert, SearchView<Lanes>& state) {
+  const ProblemView& p = state.problem();
+  const int32_t donor = p.owner[expert];
+  bool moved = false;
+  while (state.gap(donor) > 0 && state.own_left(expert) > 0) {
+    const int32_t i = lightest_replica(state, expert);
+    if (i < 0) break;
+    state.add(i, amount(state, expert, state.replica(i).rank));
+    moved = true;
+  }
+  while (p.has_resident && state.gap(donor) > 0 && state.own_left(expert) > 0) {
+    const int32_t r = lightest(state, expert, Receivers::kResident);
+    if (r < 0) break;
+    state.open(expert, r, amount(state, expert, r));
+    moved = true;
+  }
+  while (state.gap(donor) > 0 && state.own_left(expert) > 0) {
+    const int32_t r = lightest(state, expert, Receivers::kAny);
+    if (r < 0) break;
+    state.open(expert, r, amount(state, expert, r));
+    moved = true;
+    if (copies == CopiesPerRound::kOne) break;
+  }
+  return moved;
+}
+
+// One donor's turn: its experts, largest first, each once, until it is no longer above tau.
+template <class Lanes>
+MF_HOST_DEVICE bool donate(CopiesPerRound copies, int32_t donor, SearchView<Lanes>& state) {
+  const ProblemView& p = state.problem();
+  bool moved = false;
+  for (int32_t e = p.first_owned[donor]; e < p.first_owned[donor + 1] && state.gap(donor) > 0;
+       ++e) {
+    moved |= spread_expert(copies, e, state);
+  }
+  return moved;
+}
+
+}  // namespace paper
+
+// Runs one search from fixed placement to its end; trimming and levelling follow in refine.h.
+template <class Lanes>
+MF_HOST_DEVICE void search_paper(DonorOrder order, CopiesPerRound copies,
+                                 SearchView<Lanes>& state) {
+  const ProblemView& p = state.problem();
+  state.start(p.tau);
+  const int32_t max_rounds = p.replica_slots * p.num_ranks + 2;
+  for (int32_t round = 0; round < max_rounds; ++round) {
+    rate_donors(order, state);
+    bool moved = false;
+    for (int32_t donor = next_donor(state); donor >= 0; donor = next_donor(state)) {
+      moved |= paper::donate(copies, donor, state);
+    }
+    if (!moved) return;
+  }
+}
+
+}  // namespace megaflux

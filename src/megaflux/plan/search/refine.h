@@ -1,0 +1,246 @@
+// What follows a search: fewer replicas at the same maximum, and a lower maximum with the same
+// replicas.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "megaflux/plan/search/search_view.h"
+
+namespace megaflux {
+
+// The largest finish time, lambda included.
+template <class Lanes>
+MF_HOST_DEVICE int64_t max_finish(const SearchView<Lanes>& state) {
+  int64_t most = 0;
+  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
+    most = std::max(most, state.finish(r));
+  }
+  return state.lanes().max(most);
+}
+
+namespace refine {
+
+// Blocks that `rank` can take on before it finishes after `limit`.
+template <class Lanes>
+MF_HOST_DEVICE int32_t room(const SearchView<Lanes>& state, int32_t rank, int64_t limit) {
+  return state.problem().capacity(rank, limit) - state.load(rank);
+}
+
+// Blocks of replica `i` that its owner can take back; without the replica it no longer pays lambda.
+template <class Lanes>
+MF_HOST_DEVICE int32_t owner_takes(const SearchView<Lanes>& state, int32_t i, int64_t limit) {
+  const ProblemView& p = state.problem();
+  const SearchReplica& replica = state.replica(i);
+  const int64_t own_room = int64_t{room(state, p.owner[replica.expert], limit)} + p.lambda_blocks;
+  return static_cast<int32_t>(std::clamp<int64_t>(own_room, 0, replica.blocks));
+}
+
+// True if the other instances of replica i's expert can take all its blocks and none passes
+// `limit`.
+template <class Lanes>
+MF_HOST_DEVICE bool can_hand_over(const SearchView<Lanes>& state, int32_t i, int64_t limit) {
+  const SearchReplica& replica = state.replica(i);
+  if (replica.blocks == 0) return false;
+  int32_t rest = replica.blocks - owner_takes(state, i, limit);
+  for (int32_t j = state.first_replica(replica.expert); j >= 0 && rest > 0;
+       j = state.replica(j).next) {
+    if (j != i) rest -= std::max(0, std::min(rest, room(state, state.replica(j).rank, limit)));
+  }
+  return rest <= 0;
+}
+
+// Drops replica `i` after its blocks went to the other instances, the owner taking what it can.
+template <class Lanes>
+MF_HOST_DEVICE void hand_over(int32_t i, int64_t limit, SearchView<Lanes>& state) {
+  const int32_t expert = state.replica(i).expert;
+  int32_t rest = state.replica(i).blocks - owner_takes(state, i, limit);
+  for (int32_t j = state.first_replica(expert); j >= 0 && rest > 0; j = state.replica(j).next) {
+    if (j == i) continue;
+    const int32_t take = std::min(rest, room(state, state.replica(j).rank, limit));
+    if (take <= 0) continue;
+    rest -= take;
+    state.add(i, -take);
+    state.add(j, take);
+  }
+  state.drop(i);
+}
+
+}  // namespace refine
+
+// Drops replicas whose blocks fit into the other instances of their expert without any rank passing
+// `limit`; the latest replica first. Example: loads {9, 10, 7}, limit 10, expert 3 with 4 blocks on
+// its owner 0, 1 on rank 1 and 2 on rank 2: rank 0 takes the single block of rank 1, whose slot is
+// free again.
+template <class Lanes>
+MF_HOST_DEVICE void trim(int64_t limit, SearchView<Lanes>& state) {
+  // Lanes look at so many replicas at once; the latest that can go does, and those before it are
+  // looked at again.
+  int32_t end = state.num_replicas();
+  while (end > 0) {
+    const int32_t i = end - 1 - state.lanes().first();
+    const bool can_go = i >= 0 && refine::can_hand_over(state, i, limit);
+    const int64_t latest = state.lanes().max(can_go ? i + 1 : 0);
+    if (latest > 0) refine::hand_over(static_cast<int32_t>(latest - 1), limit, state);
+    end = latest > 0 ? static_cast<int32_t>(latest - 1) : end - Lanes::kCount;
+  }
+}
+
+namespace refine {
+
+// One move that lowers the finish time of `busy`: from one of its instances to the instance of the
+// same expert on the rank that finishes first.
+struct Shift {
+  int32_t from = -1;    // position of the replica that gives, -1 = the owner's share
+  int32_t to = -1;      // position of the replica that takes, -1 = the owner's share
+  int32_t target = -1;  // rank of `to`, -1 = no move
+  int64_t finish = 0;
+};
+
+// What one lane was offered: the instance on `target`, in a move that replica `position` is part
+// of.
+struct Offer {
+  int64_t finish = kNoKey;
+  int64_t place = kNoKey;  // target and position: the lower is preferred among equal finish times
+};
+inline constexpr int64_t kPositionSpan = 1 << 22;
+
+template <class Lanes>
+MF_HOST_DEVICE void offer(const SearchView<Lanes>& state, int32_t target, int32_t position,
+                          Offer& best) {
+  const int64_t finish = state.finish(target);
+  const int64_t place = target * kPositionSpan + position;
+  if (finish < best.finish || (finish == best.finish && place < best.place)) {
+    best = {finish, place};
+  }
+}
+
+template <class Lanes>
+MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy) {
+  const ProblemView& p = state.problem();
+  Offer best;
+  for (int32_t i = state.lanes().first(); i < state.num_replicas(); i += Lanes::kCount) {
+    const SearchReplica& replica = state.replica(i);
+    if (replica.blocks == 0) continue;
+    const int32_t owner = p.owner[replica.expert];
+    if (owner == busy && state.own_left(replica.expert) > 0) offer(state, replica.rank, i, best);
+    if (replica.rank != busy) continue;
+    offer(state, owner, i, best);
+    for (int32_t j = state.first_replica(replica.expert); j >= 0; j = state.replica(j).next) {
+      if (j != i) offer(state, state.replica(j).rank, i, best);
+    }
+  }
+  const int64_t finish = state.lanes().min(best.finish);
+  if (finish == kNoKey) return {};
+  const int64_t place = state.lanes().min(best.finish == finish ? best.place : kNoKey);
+  const auto position = static_cast<int32_t>(place % kPositionSpan);
+  const auto target = static_cast<int32_t>(place / kPositionSpan);
+  const SearchReplica& replica = state.replica(position);
+  if (replica.rank != busy) return {-1, position, target, finish};
+  return {position, state.find(replica.expert, target), target, finish};
+}
+
+// The rank that finishes last, lowest id on ties.
+template <class Lanes>
+MF_HOST_DEVICE int32_t busiest(const SearchView<Lanes>& state) {
+  const int64_t most = max_finish(state);
+  int64_t first = kNoKey;
+  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
+    if (state.finish(r) == most) first = std::min<int64_t>(first, r);
+  }
+  return static_cast<int32_t>(state.lanes().min(first));
+}
+
+// Moves blocks of `shift` off `busy`, which finishes at `before`; false if that cannot help.
+template <class Lanes>
+MF_HOST_DEVICE bool apply(const Shift& shift, int32_t busy, int64_t before,
+                          SearchView<Lanes>& state) {
+  const ProblemView& p = state.problem();
+  const int32_t expert = state.replica(std::max(shift.from, shift.to)).expert;
+  const int32_t share = shift.from < 0 ? state.own_left(expert) : state.replica(shift.from).blocks;
+  // Half the distance for equal speeds; the check below rejects a step that goes too far.
+  const int32_t distance = room(state, shift.target, before);
+  int32_t blocks = std::min(share, std::max(1, distance / 2 + distance % 2));
+  if (p.finish(shift.target, state.load(shift.target) + blocks) >= before) return false;
+  if (shift.from >= 0) {
+    const int32_t least = p.least_blocks(expert, busy);
+    if (share - blocks < least && share != blocks) blocks = share - least;
+    if (blocks <= 0) return false;
+    state.add(shift.from, -blocks);
+  }
+  if (shift.to >= 0) state.add(shift.to, blocks);
+  if (shift.from >= 0 && state.replica(shift.from).blocks == 0) state.drop(shift.from);
+  return true;
+}
+
+}  // namespace refine
+
+// Moves blocks from the rank that finishes last to ranks that share one of its experts and finish
+// earlier, until its finish time cannot fall that way.
+template <class Lanes>
+MF_HOST_DEVICE void level(SearchView<Lanes>& state) {
+  const ProblemView& p = state.problem();
+  for (int32_t step = 0; step < 4 * p.num_ranks; ++step) {
+    const int32_t busy = refine::busiest(state);
+    const int64_t before = state.finish(busy);
+    if (before <= p.tau) return;
+    const refine::Shift shift = refine::choose_shift(state, busy);
+    if (shift.target < 0 || shift.finish >= before) return;
+    if (!refine::apply(shift, busy, before, state)) return;
+  }
+}
+
+namespace refine {
+
+// Whether the blocks that rank m hosts as replica `i` may go on to the rank of replica `j`, an
+// expert of m's.
+template <class Lanes>
+MF_HOST_DEVICE bool can_reroute(const SearchView<Lanes>& state, int32_t i, int32_t j) {
+  const ProblemView& p = state.problem();
+  const SearchReplica& in = state.replica(i);
+  const SearchReplica& out = state.replica(j);
+  if (out.blocks < in.blocks || p.owner[out.expert] != in.rank) return false;
+  const int32_t rest = out.blocks - in.blocks;
+  if (rest > 0 && rest < p.least_blocks(out.expert, out.rank)) return false;
+  if (p.owner[in.expert] == out.rank || state.find(in.expert, out.rank) >= 0) return true;
+  const bool frees_slot = rest == 0;
+  if (state.slots_left(out.rank) == 0 && !frees_slot) return false;
+  return !p.is_resident(in.expert, in.rank) || p.is_resident(in.expert, out.rank);
+}
+
+template <class Lanes>
+MF_HOST_DEVICE void reroute(int32_t i, int32_t j, SearchView<Lanes>& state) {
+  const SearchReplica in = state.replica(i);
+  const SearchReplica out = state.replica(j);
+  const int32_t joined = state.find(in.expert, out.rank);
+  state.drop(i);
+  state.add(j, -in.blocks);
+  if (out.blocks == in.blocks) state.drop(j);
+  if (joined >= 0) {
+    state.add(joined, in.blocks);
+  } else if (state.problem().owner[in.expert] != out.rank) {
+    state.open(in.expert, out.rank, in.blocks);
+  }
+}
+
+}  // namespace refine
+
+// Reroutes a -> m -> x into a -> x where rank m hosts an expert of a and gives away as many blocks
+// of its own to x: loads stay, moved blocks fall, and a replica whose blocks all came that way is
+// gone. Example: ranks {1: hosts 1 block of expert 0; its own expert 2 has 3 blocks on rank 2}:
+// rank 2 hosts expert 0's block and 2 blocks of expert 2.
+template <class Lanes>
+MF_HOST_DEVICE void shorten(SearchView<Lanes>& state) {
+  const int32_t count = state.num_replicas();
+  for (int32_t i = 0; i < count; ++i) {
+    if (state.replica(i).blocks == 0) continue;
+    int64_t first = kNoKey;
+    for (int32_t j = state.lanes().first(); j < count && first == kNoKey; j += Lanes::kCount) {
+      if (refine::can_reroute(state, i, j)) first = j;
+    }
+    first = state.lanes().min(first);
+    if (first != kNoKey) refine::reroute(i, static_cast<int32_t>(first), state);
+  }
+}
+
+}  // namespace megaflux
