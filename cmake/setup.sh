@@ -10,9 +10,10 @@ BUILD_PROGRAMS=(g++:g++ cmake:cmake ninja-build:ninja pkgconf:pkg-config python3
 # ocl-icd-opencl-dev: the CMake file of libdnnl-dev looks for OpenCL.
 BUILD_LIBRARIES=(libdnnl-dev ocl-icd-opencl-dev libcli11-dev libfmt-dev nlohmann-json3-dev libzip-dev
                  librapidcheck-dev libgtest-dev libbenchmark-dev)
-# cbc proves optima, clang-format checks the layout of the sources, NumPy reads and writes our traces.
-TEST_PROGRAMS=(coinor-cbc:cbc clang-format:clang-format)
-TEST_LIBRARIES=(python3-numpy)
+# cbc proves optima, clang-format checks the layout of the sources, NumPy reads and writes our traces, Chromium opens
+# the report as a reader does; d3 draws it.
+TEST_PROGRAMS=(coinor-cbc:cbc clang-format:clang-format chromium:chromium chromium-driver:chromedriver)
+TEST_LIBRARIES=(python3-numpy python3-selenium node-d3)
 
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then
   BOLD=$'\e[1m' RED=$'\e[31m' YELLOW=$'\e[33m' GREEN=$'\e[32m' PLAIN=$'\e[0m'
