@@ -193,5 +193,18 @@ TEST(PlannerGolden, IC_36_inactive_ranks_get_nothing_and_orphans_are_listed) {
   EXPECT_EQ(max_load(planned), planned.report.tau);
 }
 
+// Slots are short: rank 0 can shed 11 blocks to each other rank, and rank 1, above tau itself, must
+// host. Targets near tau close it; the optimum is 29 % above tau.
+TEST(PlannerGolden, short_slots_are_met_by_a_target_between_tau_and_the_best) {
+  Totals blocks(18, 11);
+  std::fill(blocks.begin() + 6, blocks.end(), 7);
+  std::fill(blocks.begin() + 12, blocks.end(), 1);
+  const Planned planned =
+      plan_once(row_config(PlannerKind::kMegaflux, 18, 3, 1), loads_of(3, blocks));
+  EXPECT_EQ(planned.report.tau, 38);
+  EXPECT_EQ(planned.loads, (std::vector<int32_t>{49, 48, 17}));
+  EXPECT_GE(planned.plan.header().search_id, 18);
+}
+
 }  // namespace
 }  // namespace megaflux

@@ -144,7 +144,7 @@ TEST(SearchState, opening_adding_and_dropping_are_exact_inverses) {
 
 TEST(SearchGroups, follows_the_example_of_its_header) {
   Problem problem(rows_config(one_each(8), 8, 1), {600, 560, 120, 120, 20, 10, 10, 10});
-  search_groups(ReceiverRule::kLargestDeficit, 182, problem.state);
+  search_groups(DonorRule::kLargestExcess, ReceiverRule::kLargestDeficit, 182, problem.state);
   const std::vector<std::array<int32_t, 3>> expected = {
       {0, 5, 172}, {1, 6, 172}, {0, 7, 172}, {1, 4, 162}, {0, 2, 62}, {1, 3, 62}, {0, 1, 18}};
   ASSERT_EQ(problem.state.replicas().size(), expected.size());
@@ -159,9 +159,9 @@ TEST(SearchGroups, smallest_cover_leaves_large_deficits_to_others) {
   // Rank 0 is 10 above 50; rank 1 lacks 12, rank 2 lacks 40.
   const std::vector<int64_t> totals = {60, 38, 10};
   Problem problem(rows_config(one_each(3), 3, 1), totals);
-  search_groups(ReceiverRule::kSmallestCover, 50, problem.state);
+  search_groups(DonorRule::kLargestExcess, ReceiverRule::kSmallestCover, 50, problem.state);
   EXPECT_EQ(problem.search_loads(), (std::vector<int32_t>{48, 50, 10}));
-  search_groups(ReceiverRule::kLargestDeficit, 50, problem.state);
+  search_groups(DonorRule::kLargestExcess, ReceiverRule::kLargestDeficit, 50, problem.state);
   EXPECT_EQ(problem.search_loads(), (std::vector<int32_t>{20, 38, 50}));
 }
 
@@ -169,12 +169,12 @@ TEST(SearchGroups, takes_the_smallest_expert_that_covers_and_needs_no_copy_if_th
   const std::vector<int32_t> owner_of = {0, 0, 0, 1};
   const std::vector<int64_t> totals = {90, 60, 55, 5};  // at 60 rank 1 lacks 55
   Problem problem(rows_config(owner_of, 2, 1), totals);
-  search_groups(ReceiverRule::kLargestDeficit, 60, problem.state);
+  search_groups(DonorRule::kLargestExcess, ReceiverRule::kLargestDeficit, 60, problem.state);
   ASSERT_FALSE(problem.state.replicas().empty());
   EXPECT_EQ(problem.domain().experts[problem.state.replicas()[0].expert], 2) << "55 covers 55";
   std::vector<int32_t> resident = {-1, 1};
   Problem holding(rows_config(owner_of, 2, 1), totals, resident);
-  search_groups(ReceiverRule::kLargestDeficit, 60, holding.state);
+  search_groups(DonorRule::kLargestExcess, ReceiverRule::kLargestDeficit, 60, holding.state);
   EXPECT_EQ(holding.domain().experts[holding.state.replicas()[0].expert], 1);
 }
 
@@ -183,7 +183,7 @@ TEST(SearchGroups, lambda_forbids_copies_that_take_no_more_than_they_cost) {
   config.objective = Objective::kBackward;
   config.lambda_blocks = 9;
   Problem problem(config, {60, 41, 40});  // at 50 rank 1 lacks 9, rank 2 lacks 10
-  search_groups(ReceiverRule::kLargestDeficit, 50, problem.state);
+  search_groups(DonorRule::kLargestExcess, ReceiverRule::kLargestDeficit, 50, problem.state);
   EXPECT_EQ(problem.num_replicas(), 1);
   EXPECT_GE(problem.state.find(0, 2), 0);
   EXPECT_EQ(problem.search_loads(), (std::vector<int32_t>{60 - 10 + 9, 41, 50}));

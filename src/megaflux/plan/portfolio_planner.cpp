@@ -18,10 +18,12 @@ constexpr std::array<int32_t, 7> kWideTargetsPpm = {160'000, 250'000,   360'000,
                                                     750'000, 1'000'000, 2'000'000};
 
 // Members by id: [0, 14) groups, two receiver rules for each target; [14, 18) the paper's four;
-// [18, 32) groups with wide targets, for objectives that price copies.
+// then 14 that depend on the objective. Where copies have a price: groups with wide targets.
+// Forward, if none of the 18 reached what is accepted: groups that take the largest experts first,
+// at targets that divide the way from tau to the best of the 18 into 15 parts.
 constexpr int32_t kFirstPaper = 2 * static_cast<int32_t>(kTargetsPpm.size());
-constexpr int32_t kFirstWide = kFirstPaper + 4;
-constexpr int32_t kNumMembers = kFirstWide + 2 * static_cast<int32_t>(kWideTargetsPpm.size());
+constexpr int32_t kFirstSecond = kFirstPaper + 4;
+constexpr int32_t kNumMembers = kFirstSecond + 2 * static_cast<int32_t>(kWideTargetsPpm.size());
 static_assert(kNumMembers <= 32, "one warp a member, one CTA");
 
 struct MemberRange {
@@ -30,8 +32,8 @@ struct MemberRange {
 };
 
 MemberRange members_of(const PlanConfig& config) {
-  if (config.planner == PlannerKind::kPaper) return {kFirstPaper, kFirstWide};
-  return {0, config.objective == Objective::kForward ? kFirstWide : kNumMembers};
+  if (config.planner == PlannerKind::kPaper) return {kFirstPaper, kFirstSecond};
+  return {0, config.objective == Objective::kForward ? kFirstSecond : kNumMembers};
 }
 
 class PortfolioPlanner final : public DomainPlanner {
@@ -42,6 +44,8 @@ class PortfolioPlanner final : public DomainPlanner {
  private:
   DomainSolution solve(const DomainProblem& problem) final;
   void run_member(int32_t member);
+  void run_between();
+  void finish_member(int32_t member);
   void keep(const CandidateScore& score);
   void polish_winner();
 
@@ -52,18 +56,39 @@ class PortfolioPlanner final : public DomainPlanner {
 };
 
 void PortfolioPlanner::run_member(int32_t member) {
-  if (member >= kFirstPaper && member < kFirstWide) {
+  if (member >= kFirstPaper && member < kFirstSecond) {
     const int32_t variant = member - kFirstPaper;
     search_paper(variant < 2 ? DonorOrder::kOverload : DonorOrder::kLargestExpert,
                  variant % 2 == 0 ? CopiesPerRound::kOne : CopiesPerRound::kSeveral, state_);
   } else {
-    const int32_t ppm =
-        member < kFirstPaper ? kTargetsPpm[member / 2] : kWideTargetsPpm[(member - kFirstWide) / 2];
-    search_groups(member % 2 == 0 ? ReceiverRule::kLargestDeficit : ReceiverRule::kSmallestCover,
+    const int32_t ppm = member < kFirstPaper ? kTargetsPpm[member / 2]
+                                             : kWideTargetsPpm[(member - kFirstSecond) / 2];
+    search_groups(DonorRule::kLargestExcess,
+                  member % 2 == 0 ? ReceiverRule::kLargestDeficit : ReceiverRule::kSmallestCover,
                   scaled_up(state_.problem().tau, ppm), state_);
   }
+  finish_member(member);
+}
+
+// Slots are short: what matters is how many blocks each of them carries, and a target that can be
+// met exactly.
+void PortfolioPlanner::run_between() {
+  const int64_t tau = state_.problem().tau;
+  const int64_t way = static_cast<int64_t>(best_.objective) - tau;
+  constexpr int32_t kParts = kNumMembers - kFirstSecond + 1;
+  for (int32_t part = 1; part < kParts; ++part) {
+    if (way * part / kParts == way * (part - 1) / kParts) continue;  // the target of another member
+    search_groups(DonorRule::kLargestExpert, ReceiverRule::kLargestDeficit,
+                  tau + way * part / kParts, state_);
+    finish_member(kFirstSecond + part - 1);
+  }
+}
+
+void PortfolioPlanner::finish_member(int32_t member) {
   trim(std::max(state_.problem().accepted, max_finish(state_)), state_);
   level(state_);
+  const CandidateScore score = scorer().score(state_, member);
+  if (score < best_) keep(score);
 }
 
 void PortfolioPlanner::keep(const CandidateScore& score) {
@@ -90,10 +115,10 @@ DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
   const bool is_balanced = config().objective != Objective::kCost &&
                            best_.objective <= static_cast<uint64_t>(problem.tau);
   if (!is_balanced && problem.replica_slots > 0) {
-    for (int32_t member = members_.begin; member < members_.end; ++member) {
-      run_member(member);
-      const CandidateScore score = scorer().score(state_, member);
-      if (score < best_) keep(score);
+    for (int32_t member = members_.begin; member < members_.end; ++member) run_member(member);
+    const bool is_forward_portfolio = members_.begin == 0 && members_.end == kFirstSecond;
+    if (is_forward_portfolio && best_.reached > static_cast<uint64_t>(problem.accepted)) {
+      run_between();
     }
     polish_winner();
   }

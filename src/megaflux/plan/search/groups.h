@@ -12,9 +12,15 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "megaflux/plan/search/donor_turns.h"
 #include "megaflux/plan/search/search_view.h"
 
 namespace megaflux {
+
+enum class DonorRule : uint8_t {
+  kLargestExcess,
+  kLargestExpert,  // among the ranks above the target; for when slots are short, not blocks
+};
 
 enum class ReceiverRule : uint8_t {
   kLargestDeficit,
@@ -56,12 +62,15 @@ MF_HOST_DEVICE Move choose_expert(const SearchView<Lanes>& state, int32_t donor,
   return {id_of_max(largest), static_cast<int32_t>(value_of(largest))};
 }
 
-// The rank furthest above its capacity, -1 if none is above.
+// Of the ranks above their capacity the furthest, or the one with the largest expert; -1 if none is
+// above.
 template <class Lanes>
-MF_HOST_DEVICE int32_t choose_donor(const SearchView<Lanes>& state) {
+MF_HOST_DEVICE int32_t choose_donor(const SearchView<Lanes>& state, DonorRule rule) {
   int64_t best = 0;
   for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    best = std::max(best, max_key(state.gap(r), r));
+    int32_t key = state.gap(r);
+    if (key > 0 && rule == DonorRule::kLargestExpert) key = largest_left(state, r);
+    best = std::max(best, max_key(key, r));
   }
   best = state.lanes().max(best);
   return value_of(best) == 0 ? -1 : id_of_max(best);
@@ -99,16 +108,17 @@ MF_HOST_DEVICE void mark_ranks(const SearchView<Lanes>& state, uint8_t mark) {
 
 // Runs one search from fixed placement to its end: no rank above the target, or no legal move left.
 template <class Lanes>
-MF_HOST_DEVICE void search_groups(ReceiverRule rule, int64_t target, SearchView<Lanes>& state) {
+MF_HOST_DEVICE void search_groups(DonorRule donors, ReceiverRule receivers, int64_t target,
+                                  SearchView<Lanes>& state) {
   state.start(target);
   groups::mark_ranks(state, 0);
   bool has_marks = false;
   for (;;) {
-    const int32_t donor = groups::choose_donor(state);
+    const int32_t donor = groups::choose_donor(state, donors);
     if (donor < 0) return;
     const int32_t excess = state.gap(donor);
     for (;;) {
-      const int32_t receiver = groups::choose_receiver(state, rule, excess);
+      const int32_t receiver = groups::choose_receiver(state, receivers, excess);
       if (receiver < 0) return;
       const groups::Move move = groups::choose_expert(state, donor, receiver, -state.gap(receiver));
       if (move.expert >= 0) {
