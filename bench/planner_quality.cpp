@@ -1,4 +1,5 @@
-// How good are the plans? Largest load over tau and copies, over the real traces.
+// How good are the plans? Largest load over tau, copies and slots needed, over the real traces;
+// ours beside the rivals that plan every step.
 //
 //   planner_quality TRACES [--commit HASH] [--out FILE]
 //
@@ -59,7 +60,8 @@ double ratio_to_bound(const PlanConfig& config, const Plan& plan, const PlanRepo
 
 void measure(const std::vector<PlannerCase>& cases, const Setting& setting,
              const Options& options) {
-  std::vector<double> ratios, copies, moved;
+  std::vector<double> ratios, copies;
+  int32_t slots_needed = 0;
   for (const PlannerCase& trace_case : cases) {
     PlanConfig config;
     config.planner = setting.planner;
@@ -74,6 +76,7 @@ void measure(const std::vector<PlannerCase>& cases, const Setting& setting,
     make_planner(config)->plan(loads, {}, plan, report);
     ratios.push_back(ratio_to_bound(config, plan, report));
     copies.push_back(plan.header().num_copies);
+    slots_needed = std::max(slots_needed, report.slots_needed);
     if (options.details && ratios.back() > 1.003) {
       std::printf("  %s[%ld] %.4f tau %ld copies %d\n", trace_case.file.c_str(),
                   long(trace_case.index), ratios.back(), long(report.tau),
@@ -86,8 +89,8 @@ void measure(const std::vector<PlannerCase>& cases, const Setting& setting,
   const double mean_ratio =
       std::accumulate(ratios.begin(), ratios.end(), 0.0) / double(ratios.size());
   const std::string key = case_key(setting);
-  std::printf("%-86s mean %.5f p99 %.5f max %.5f copies %.3f\n", key.c_str(), mean_ratio, p99, most,
-              mean_copies);
+  std::printf("%-86s mean %.5f p99 %.5f max %.5f copies %.3f slots %d\n", key.c_str(), mean_ratio,
+              p99, most, mean_copies, slots_needed);
   std::fflush(stdout);
   if (options.out.empty()) return;
   append_result(options.out, {"plan_p99_ratio", p99, "max/tau", key, ratios}, options.commit,
@@ -95,6 +98,10 @@ void measure(const std::vector<PlannerCase>& cases, const Setting& setting,
   append_result(options.out, {"plan_max_ratio", most, "max/tau", key, {most}}, options.commit,
                 options.command);
   append_result(options.out, {"plan_mean_copies", mean_copies, "copies", key, {mean_copies}},
+                options.commit, options.command);
+  if (slots_needed <= setting.slots) return;
+  append_result(options.out,
+                {"plan_slots_needed", double(slots_needed), "slots", key, {double(slots_needed)}},
                 options.commit, options.command);
 }
 
@@ -109,10 +116,17 @@ void run(const Options& options) {
     measure(cases, {planner, kForward, 8, 2, 10'000}, options);
     measure(cases, {planner, kForward, 8, 1, 10'000}, options);
     measure(cases, {planner, kForward, 16, 2, 10'000}, options);
+    measure(cases, {planner, kForward, 64, 2, 10'000}, options);
     measure(cases, {planner, Objective::kBackward, 16, 2, 0}, options);
     for (const int64_t rows_per_rank : {2048, 8192, 65536}) {
       measure(cases, {planner, Objective::kBackward, 8, 2, 0, rows_per_rank}, options);
       measure(cases, {planner, Objective::kCost, 8, 2, 0, rows_per_rank}, options);
+    }
+  }
+  for (const PlannerKind rival :
+       {PlannerKind::kUltraep, PlannerKind::kMoonep, PlannerKind::kLlep}) {
+    for (const int32_t num_ranks : {8, 16, 64}) {
+      measure(cases, {rival, kForward, num_ranks, 2}, options);
     }
   }
 }
