@@ -39,8 +39,10 @@ def report_text(meta, blob):
     """The whole file. `meta` as in the contract, `blob` the bytes that its array references point into."""
     words = json.dumps(meta, separators=(",", ":")).replace("<", "\\u003c")
     data = base64.b64encode(deflated(blob)).decode()
-    elements = (f'<script type="application/json" id="report-meta">{words}</script>\n'
-                f'<script type="application/octet-stream" id="report-data">{data}</script>')
+    elements = (
+        f'<script type="application/json" id="report-meta">{words}</script>\n'
+        f'<script type="application/octet-stream" id="report-data">{data}</script>'
+    )
     page = page_text()
     assert page.count(PAYLOAD_MARK) == 1
     return page.replace(PAYLOAD_MARK, elements)

@@ -25,8 +25,16 @@ if LACKING:
     print(f"SKIPPED: the report page was not tested; this machine lacks: {', '.join(LACKING)}")
     sys.exit(77)
 
-ARGUMENTS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-             "--force-device-scale-factor=1", "--disable-background-networking", "--disable-component-update"]
+ARGUMENTS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--force-device-scale-factor=1",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 
 
 def start(downloads, width=1440, height=900):
@@ -37,8 +45,10 @@ def start(downloads, width=1440, height=900):
     options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                           {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+    )
     return driver
 
 
@@ -88,7 +98,11 @@ class PageTest(unittest.TestCase):
         self.driver.get("about:blank")
         self.driver.get_log("performance")
         self.driver.get(f"{path.as_uri()}{address}")
-        return wait_for("the page is drawn", lambda: self.script("return window.megafluxReady || window.megafluxFailed"), 60)
+        return wait_for(
+            "the page is drawn",
+            lambda: self.script("return window.megafluxReady || window.megafluxFailed"),
+            60,
+        )
 
     def open(self, kind, address=""):
         path, meta, _ = self.report(kind)
@@ -99,9 +113,15 @@ class PageTest(unittest.TestCase):
 
     def wait_until_settled(self):
         """Every section is drawn and nothing is waiting."""
-        wait_for("all sections are drawn", lambda: self.script(
-            "return document.querySelectorAll('.section.drawn').length === megaflux.views.length"))
-        self.driver.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30)));")
+        wait_for(
+            "all sections are drawn",
+            lambda: self.script(
+                "return document.querySelectorAll('.section.drawn').length === megaflux.views.length"
+            ),
+        )
+        self.driver.execute_async_script(
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30)));"
+        )
 
     # --- the page ---
     def script(self, text, *arguments):
@@ -124,13 +144,17 @@ class PageTest(unittest.TestCase):
 
     def choose(self, key):
         """A radio button, by its key; what is seen of it is the label around it."""
-        self.script("document.querySelector(`[data-key=\"${arguments[0]}\"]`).click()", key)
+        self.script('document.querySelector(`[data-key="${arguments[0]}"]`).click()', key)
         self.wait_until_settled()
 
     def pick(self, key, value):
         """An option of a select or a number typed into a field."""
-        self.script("""const box = document.querySelector(`[data-key="${arguments[0]}"]`);
-                    box.value = arguments[1]; box.dispatchEvent(new Event('change', {bubbles: true}));""", key, str(value))
+        self.script(
+            """const box = document.querySelector(`[data-key="${arguments[0]}"]`);
+                    box.value = arguments[1]; box.dispatchEvent(new Event('change', {bubbles: true}));""",
+            key,
+            str(value),
+        )
         self.wait_until_settled()
 
     def press(self, *keys):
@@ -141,7 +165,9 @@ class PageTest(unittest.TestCase):
         """Moves the pointer to (x, y) from the upper left corner of the element."""
         self.script("arguments[0].scrollIntoView({block: 'center'})", element)
         box = self.script("const b = arguments[0].getBoundingClientRect(); return [b.left, b.top]", element)
-        self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": box[0] + x, "y": box[1] + y})
+        self.driver.execute_cdp_cmd(
+            "Input.dispatchMouseEvent", {"type": "mouseMoved", "x": box[0] + x, "y": box[1] + y}
+        )
 
     def address(self):
         pairs = self.script("return location.hash").lstrip("#").split("&")
@@ -154,7 +180,11 @@ class PageTest(unittest.TestCase):
         click()
 
         def finished():
-            return [p for p in set(self.downloads.iterdir()) - before if p.suffix in (".csv", ".png") and p.stat().st_size]
+            return [
+                p
+                for p in set(self.downloads.iterdir()) - before
+                if p.suffix in (".csv", ".png") and p.stat().st_size
+            ]
 
         path = wait_for("the file is saved", finished)[0]
         size = -1
@@ -169,4 +199,8 @@ class PageTest(unittest.TestCase):
         return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
     def pdf(self):
-        return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True, "preferCSSPageSize": True})["data"])
+        return base64.b64decode(
+            self.driver.execute_cdp_cmd(
+                "Page.printToPDF", {"printBackground": True, "preferCSSPageSize": True}
+            )["data"]
+        )

@@ -8,7 +8,11 @@ from sample_report import Blob
 class TraceArrays:
     def __init__(self, meta, blob, index=0):
         self.entry, self.blob = meta["traces"][index], blob
-        self.L, self.P, self.E = self.entry["num_layers"], self.entry["setting"]["ranks"], self.entry["num_experts"]
+        self.L, self.P, self.E = (
+            self.entry["num_layers"],
+            self.entry["setting"]["ranks"],
+            self.entry["num_experts"],
+        )
 
     def of(self, reference):
         return np.frombuffer(self.blob, Blob.TYPES[reference["type"]], reference["count"], reference["at"])
@@ -31,6 +35,8 @@ class TraceArrays:
 
     def replicas(self, detail):
         """{(expert, rank): rows} of the instances that are not on their owner."""
-        first, last = self.details("instance_begin")[detail: detail + 2]
-        found = zip(*(self.details(f"instance_{name}")[first:last].tolist() for name in ("expert", "rank", "rows")))
+        first, last = self.details("instance_begin")[detail : detail + 2]
+        found = zip(
+            *(self.details(f"instance_{name}")[first:last].tolist() for name in ("expert", "rank", "rows"))
+        )
         return {(e, r): rows for e, r, rows in found if self.entry["owner_of"][e] != r}

@@ -55,8 +55,12 @@ def greedy_plan(loads, owner_of, ranks, slots):
     load = np.bincount(owner_of, weights=loads, minlength=ranks).astype(np.int64)
     free = np.full(ranks, slots)
     target = -(-int(loads.sum()) // ranks)
-    by_rank = {rank: sorted((e for e in range(len(loads)) if owner_of[e] == rank and loads[e]),
-                            key=lambda e: -loads[e]) for rank in range(ranks)}
+    by_rank = {
+        rank: sorted(
+            (e for e in range(len(loads)) if owner_of[e] == rank and loads[e]), key=lambda e: -loads[e]
+        )
+        for rank in range(ranks)
+    }
     for _ in range(ranks * slots):
         donor = int(load.argmax())
         open_ranks = np.flatnonzero(free > 0)
@@ -64,8 +68,11 @@ def greedy_plan(loads, owner_of, ranks, slots):
             break
         receiver = int(open_ranks[load[open_ranks].argmin()])
         expert = next((e for e in by_rank[donor] if held[(e, donor)] > 0 and (e, receiver) not in held), None)
-        rows = 0 if expert is None else min(int(load[donor] - target), int(target - load[receiver]),
-                                            held[(expert, donor)])
+        rows = (
+            0
+            if expert is None
+            else min(int(load[donor] - target), int(target - load[receiver]), held[(expert, donor)])
+        )
         if rows <= 0:
             break
         held[(expert, donor)] -= rows
@@ -83,8 +90,11 @@ def chosen_cells(imbalance, most):
     stride = max(1, cells // third)
     why = {}
     middle = cells // 2
-    for bit, some in ((1, order[:third]), (2, order[max(0, middle - third // 2):][:third]),
-                      (4, np.arange(0, cells, stride)[:third])):
+    for bit, some in (
+        (1, order[:third]),
+        (2, order[max(0, middle - third // 2) :][:third]),
+        (4, np.arange(0, cells, stride)[:third]),
+    ):
         for cell in some:
             why[int(cell)] = why.get(int(cell), 0) | bit
     return dict(sorted(why.items())), stride
@@ -101,9 +111,27 @@ def traffic(rng, experts_to_ranks, loads, ranks):
 class TraceSample:
     """One trace of the report; `entry()` is its JSON, arrays going to the blob."""
 
-    def __init__(self, blob, seed=1, *, name="sample.npz", model="Sample-MoE", experts=64, ranks=8, slots=2, layers=16,
-                 steps=40, rows=65536, topk=8, sources=False, shape=True, time_ordered=True, most=60,
-                 layer_ids=None, first_step=0):
+    def __init__(
+        self,
+        blob,
+        seed=1,
+        *,
+        name="sample.npz",
+        model="Sample-MoE",
+        experts=64,
+        ranks=8,
+        slots=2,
+        layers=16,
+        steps=40,
+        rows=65536,
+        topk=8,
+        sources=False,
+        shape=True,
+        time_ordered=True,
+        most=60,
+        layer_ids=None,
+        first_step=0,
+    ):
         self.blob, self.rng = blob, np.random.default_rng(seed)
         self.name, self.model = name, model
         self.E, self.P, self.slots, self.L, self.S, self.topk = experts, ranks, slots, layers, steps, topk
@@ -117,8 +145,12 @@ class TraceSample:
         self.max_before = before.max(axis=1)
         self.imbalance_before = self.max_before / self.mean
         excess = np.maximum(before - self.mean[:, None], 0).sum(axis=1)
-        self.copies = np.minimum(ranks * slots, 1 + (excess / self.mean * 3).astype(int) + self.rng.integers(0, 2, len(excess)))
-        self.after = 1 + self.rng.gamma(1.2, 0.006, len(self.total)) + 0.02 * np.maximum(0, self.imbalance_before - 2)
+        self.copies = np.minimum(
+            ranks * slots, 1 + (excess / self.mean * 3).astype(int) + self.rng.integers(0, 2, len(excess))
+        )
+        self.after = (
+            1 + self.rng.gamma(1.2, 0.006, len(self.total)) + 0.02 * np.maximum(0, self.imbalance_before - 2)
+        )
         self.details()
 
     def details(self):
@@ -140,11 +172,16 @@ class TraceSample:
         fixed = self.max_before * LAYER_US_PER_ROW * 8 + 90
         ideal = self.mean * LAYER_US_PER_ROW * 8 + 80
         cells = {
-            "rows": put("u32", self.total), "kappa": put("f32", self.E * (share ** 2).sum(axis=1)),
-            "imbalance_before": put("f32", self.imbalance_before), "imbalance_after": put("f32", self.after),
-            "tau_ratio": put("f32", np.maximum(1, self.after - 0.002)), "copies": put("u16", self.copies),
-            "churn": put("u16", churn), "moved_rows": put("u32", moved),
-            "peak_before": put("u32", self.max_before + 64), "peak_after": put("u32", self.mean * self.after + 128),
+            "rows": put("u32", self.total),
+            "kappa": put("f32", self.E * (share**2).sum(axis=1)),
+            "imbalance_before": put("f32", self.imbalance_before),
+            "imbalance_after": put("f32", self.after),
+            "tau_ratio": put("f32", np.maximum(1, self.after - 0.002)),
+            "copies": put("u16", self.copies),
+            "churn": put("u16", churn),
+            "moved_rows": put("u32", moved),
+            "peak_before": put("u32", self.max_before + 64),
+            "peak_after": put("u32", self.mean * self.after + 128),
             "plan_us": put("f32", 24 + 6 * rng.random(n)),
         }
         if self.sources:
@@ -171,34 +208,65 @@ class TraceSample:
             begin.append(len(experts))
             before[at] = np.bincount(self.owner_of, weights=self.loads[cell], minlength=self.P)
         arrays = {
-            "cell": put("u32", chosen), "why": put("u8", list(self.why.values())),
-            "expert_rows": put("u32", self.loads[chosen]), "rows_before": put("u32", before),
+            "cell": put("u32", chosen),
+            "why": put("u8", list(self.why.values())),
+            "expert_rows": put("u32", self.loads[chosen]),
+            "rows_before": put("u32", before),
             "rows_after": put("u32", [self.planned[cell][1] for cell in chosen]),
-            "instance_begin": put("u32", begin), "instance_expert": put("u16", experts),
-            "instance_rank": put("u16", ranks), "instance_rows": put("u32", rows),
+            "instance_begin": put("u32", begin),
+            "instance_expert": put("u16", experts),
+            "instance_rank": put("u16", ranks),
+            "instance_rows": put("u32", rows),
         }
         if self.sources:
-            owned = [[(e, int(self.owner_of[e]), int(r)) for e, r in enumerate(self.loads[c])] for c in chosen]
+            owned = [
+                [(e, int(self.owner_of[e]), int(r)) for e, r in enumerate(self.loads[c])] for c in chosen
+            ]
             arrays["traffic_before"] = put("u32", [traffic(self.rng, o, self.loads, self.P) for o in owned])
-            arrays["traffic_after"] = put("u32", [traffic(self.rng, self.planned[c][0], self.loads, self.P) for c in chosen])
+            arrays["traffic_after"] = put(
+                "u32", [traffic(self.rng, self.planned[c][0], self.loads, self.P) for c in chosen]
+            )
         third = max(1, min(len(self.total), self.most) // 3)
-        return {"chosen": f"worst {third:,}, median {third:,}, every {self.stride:,}th; "
-                          f"{len(chosen):,} of {len(self.total):,} cells", "max": 1000, **arrays}
+        return {
+            "chosen": f"worst {third:,}, median {third:,}, every {self.stride:,}th; "
+            f"{len(chosen):,} of {len(self.total):,} cells",
+            "max": 1000,
+            **arrays,
+        }
 
     def what_if(self):
         rows, rng = [], self.rng
-        quality = [("fixed", None), ("megaflux", 0.002), ("megaflux, slack 0.01", 0.008), ("paper", 0.03), ("quota", 0.004),
-                   ("ultraep", 0.05), ("eplb", 0.35), ("lplb", 0.2), ("llep", 0.08), ("echo", 0.12), ("moonep", 0.01),
-                   ("broadcast", 0.3)]
+        quality = [
+            ("fixed", None),
+            ("megaflux", 0.002),
+            ("megaflux, slack 0.01", 0.008),
+            ("paper", 0.03),
+            ("quota", 0.004),
+            ("ultraep", 0.05),
+            ("eplb", 0.35),
+            ("lplb", 0.2),
+            ("llep", 0.08),
+            ("echo", 0.12),
+            ("moonep", 0.01),
+            ("broadcast", 0.3),
+        ]
         for ranks in sorted({8, 16, self.P}):
-            spread = float(np.median(self.imbalance_before)) * (1 + 0.25 * np.log2(ranks / 8 + 1e-9 if ranks > 8 else 1))
+            spread = float(np.median(self.imbalance_before)) * (
+                1 + 0.25 * np.log2(ranks / 8 + 1e-9 if ranks > 8 else 1)
+            )
             for slots in (1, 2, 4):
                 for label, loss in quality:
                     rows.append(self.what_if_row(rng, label, ranks, slots, spread, loss))
-        least = min((r for r in rows if not r["is_over_budget"] and r["ranks"] == self.P), key=lambda r: r["imbalance"]["p99"])
+        least = min(
+            (r for r in rows if not r["is_over_budget"] and r["ranks"] == self.P),
+            key=lambda r: r["imbalance"]["p99"],
+        )
         least["is_best"] = True
-        return {"cells": min(1000, len(self.total)), "text": "every cell" if len(self.total) <= 1000 else f"every {len(self.total) // 1000}th cell",
-                "rows": rows}
+        return {
+            "cells": min(1000, len(self.total)),
+            "text": "every cell" if len(self.total) <= 1000 else f"every {len(self.total) // 1000}th cell",
+            "rows": rows,
+        }
 
     def what_if_row(self, rng, label, ranks, slots, spread, loss):
         planner = label.split(",")[0]
@@ -210,44 +278,108 @@ class TraceSample:
         planned = ideal * median + (0 if planner == "fixed" else 25)
         fixed = ideal * spread
         pays = timed and planned < fixed
-        return {"planner": planner, "label": label, "ranks": ranks, "slots": 0 if planner == "fixed" else slots,
-                "history": planner in ("eplb", "lplb"),
-                "imbalance": {"median": median, "p90": median + 0.3 * loss, "p99": median + 0.6 * loss, "max": median + 1.2 * loss},
-                "copies": copies, "replicas": copies, "moved_bytes": copies * 9.4e6 if timed else None,
-                "remote_rows": float(self.total.mean() * 0.8) if self.sources else None,
-                "peak_rows": int(self.mean.max() * (median + 1.2 * loss)),
-                "plan_us": 0.1 if planner == "fixed" else 15 + 20 * rng.random(), "planned_us": planned if timed else None,
-                "fixed_us": fixed if timed else None, "ideal_us": ideal if timed else None,
-                "routed_ideal_us": ideal * 1.02 if timed else None, "share_of_ideal": ideal / planned if timed else None,
-                "slots_needed": 12 if planner == "moonep" else slots, "is_over_budget": planner == "moonep" and slots < 4,
-                "break_even_rows": int(900 * (1 + loss)) if pays and planner != "fixed" else None, "is_best": False}
+        return {
+            "planner": planner,
+            "label": label,
+            "ranks": ranks,
+            "slots": 0 if planner == "fixed" else slots,
+            "history": planner in ("eplb", "lplb"),
+            "imbalance": {
+                "median": median,
+                "p90": median + 0.3 * loss,
+                "p99": median + 0.6 * loss,
+                "max": median + 1.2 * loss,
+            },
+            "copies": copies,
+            "replicas": copies,
+            "moved_bytes": copies * 9.4e6 if timed else None,
+            "remote_rows": float(self.total.mean() * 0.8) if self.sources else None,
+            "peak_rows": int(self.mean.max() * (median + 1.2 * loss)),
+            "plan_us": 0.1 if planner == "fixed" else 15 + 20 * rng.random(),
+            "planned_us": planned if timed else None,
+            "fixed_us": fixed if timed else None,
+            "ideal_us": ideal if timed else None,
+            "routed_ideal_us": ideal * 1.02 if timed else None,
+            "share_of_ideal": ideal / planned if timed else None,
+            "slots_needed": 12 if planner == "moonep" else slots,
+            "is_over_budget": planner == "moonep" and slots < 4,
+            "break_even_rows": int(900 * (1 + loss)) if pays and planner != "fixed" else None,
+            "is_best": False,
+        }
 
     def entry(self):
         shape = {"name": "sample", "hidden": 2048, "inter": 768, "topk": self.topk} if self.shape else None
-        return {"name": self.name, "model": self.model, "origin": "drawn from a seed", "licence": "none needed",
-                "num_experts": self.E, "topk": self.topk, "num_steps": self.S, "num_layers": self.L,
-                "layers": self.layer_ids, "first_step": self.first_step, "time_ordered": self.time_ordered,
-                "has_sources": self.sources, "recorded_ranks": self.P if self.sources else 1,
-                "setting": {"planner": "megaflux", "objective": "forward", "ranks": self.P, "slots": self.slots,
-                            "block_rows": 128, "slack": 0.0, "model_shape": shape,
-                            "machine": {"name": "h200"} if self.shape else None, "rows_per_rank": 0},
-                "owner_of": self.owner_of.tolist(), "cells": self.cells(), "details": self.detail_arrays(),
-                "what_if": self.what_if()}
+        return {
+            "name": self.name,
+            "model": self.model,
+            "origin": "drawn from a seed",
+            "licence": "none needed",
+            "num_experts": self.E,
+            "topk": self.topk,
+            "num_steps": self.S,
+            "num_layers": self.L,
+            "layers": self.layer_ids,
+            "first_step": self.first_step,
+            "time_ordered": self.time_ordered,
+            "has_sources": self.sources,
+            "recorded_ranks": self.P if self.sources else 1,
+            "setting": {
+                "planner": "megaflux",
+                "objective": "forward",
+                "ranks": self.P,
+                "slots": self.slots,
+                "block_rows": 128,
+                "slack": 0.0,
+                "model_shape": shape,
+                "machine": {"name": "h200"} if self.shape else None,
+                "rows_per_rank": 0,
+            },
+            "owner_of": self.owner_of.tolist(),
+            "cells": self.cells(),
+            "details": self.detail_arrays(),
+            "what_if": self.what_if(),
+        }
 
 
 def sample(kind, **changes):
     """(meta, blob) of a named sample; `changes` go to its first trace."""
     blob = Blob()
-    first = {"small": {}, "sources": {"sources": True, "steps": 12},
-             "pair": {"name": "monday.npz", "layer_ids": list(range(3, 19)), "sources": True, "steps": 24},
-             "big": {"name": "big.npz", "experts": 256, "ranks": 64, "layers": 100, "steps": 1000, "rows": 4194304,
-                     "most": 1000, "model": "Sample-MoE-256"}}[kind]
+    first = {
+        "small": {},
+        "sources": {"sources": True, "steps": 12},
+        "pair": {"name": "monday.npz", "layer_ids": list(range(3, 19)), "sources": True, "steps": 24},
+        "big": {
+            "name": "big.npz",
+            "experts": 256,
+            "ranks": 64,
+            "layers": 100,
+            "steps": 1000,
+            "rows": 4194304,
+            "most": 1000,
+            "model": "Sample-MoE-256",
+        },
+    }[kind]
     traces = [TraceSample(blob, 1, **{**first, **changes}).entry()]
     if kind == "pair":
-        traces.append(TraceSample(blob, 2, name="tuesday.npz", shape=False, time_ordered=False, steps=9, layers=12,
-                                  layer_ids=list(range(12)), ranks=16).entry())
-    meta = {"schema": "megaflux.report/1", "version": "0.1.0", "command": f"megaflux report {traces[0]['name']}",
-            "traces": traces}
+        traces.append(
+            TraceSample(
+                blob,
+                2,
+                name="tuesday.npz",
+                shape=False,
+                time_ordered=False,
+                steps=9,
+                layers=12,
+                layer_ids=list(range(12)),
+                ranks=16,
+            ).entry()
+        )
+    meta = {
+        "schema": "megaflux.report/1",
+        "version": "0.1.0",
+        "command": f"megaflux report {traces[0]['name']}",
+        "traces": traces,
+    }
     return meta, blob.bytes()
 
 

@@ -11,7 +11,6 @@ from browser import PageTest
 from report_arrays import TraceArrays
 from sample_report import sample
 
-
 DECODE = """
 const [base64, done] = arguments, image = new Image();
 image.onerror = () => done(null);
@@ -41,7 +40,9 @@ class Csv(PageTest):
         cell = arrays.worst_cell()
         rows, name = self.saved("rank_bars")
         for side in ("before", "after"):
-            self.assertEqual([int(row[f"rows_{side}"]) for row in rows], arrays.rank_rows(arrays.detail_of(cell), side))
+            self.assertEqual(
+                [int(row[f"rows_{side}"]) for row in rows], arrays.rank_rows(arrays.detail_of(cell), side)
+            )
         self.assertIn(f"layer{cell % arrays.L}_step{cell // arrays.L}", name)
 
     def test_heat_map_holds_every_cell(self):
@@ -51,15 +52,21 @@ class Csv(PageTest):
         self.assertEqual(len(rows), len(arrays.cells("rows")))
         row = rows[37]
         self.assertEqual((int(row["layer_index"]), int(row["step_index"])), (37 % arrays.L, 37 // arrays.L))
-        self.assertAlmostEqual(float(row["imbalance_before"]), float(arrays.cells("imbalance_before")[37]), places=6)
+        self.assertAlmostEqual(
+            float(row["imbalance_before"]), float(arrays.cells("imbalance_before")[37]), places=6
+        )
 
     def test_what_if(self):
         meta = self.open("sources")
         rows, _ = self.saved("what_if")
-        expected = {(r["label"], r["slots"]): r for r in meta["traces"][0]["what_if"]["rows"] if r["ranks"] == 8}
+        expected = {
+            (r["label"], r["slots"]): r for r in meta["traces"][0]["what_if"]["rows"] if r["ranks"] == 8
+        }
         for row in rows:
             if row["label"] != "fixed":
-                self.assertEqual(float(row["p99"]), expected[(row["label"], int(row["slots"]))]["imbalance"]["p99"])
+                self.assertEqual(
+                    float(row["p99"]), expected[(row["label"], int(row["slots"]))]["imbalance"]["p99"]
+                )
 
     def test_a_formula_from_a_trace_stays_text(self):
         meta, blob = sample("small")
@@ -71,7 +78,9 @@ class Csv(PageTest):
 
     def test_every_offered_export_is_a_table(self):
         self.open("sources", "#expert=3")
-        names = self.script("return [...document.querySelectorAll('[data-export=csv]')].map((b) => b.closest('[data-figure]').dataset.figure)")
+        names = self.script(
+            "return [...document.querySelectorAll('[data-export=csv]')].map((b) => b.closest('[data-figure]').dataset.figure)"
+        )
         self.assertGreaterEqual(len(names), 14)
         for name in names:
             data, _ = self.download(lambda: self.click(f'[data-figure="{name}"] [data-export=csv]'))
@@ -88,12 +97,17 @@ class Png(PageTest):
 
     def test_every_offered_picture_is_drawn(self):
         self.open("sources", "#expert=3")
-        names = self.script("return [...document.querySelectorAll('[data-export=png]')].map((b) => b.closest('[data-figure]').dataset.figure)")
+        names = self.script(
+            "return [...document.querySelectorAll('[data-export=png]')].map((b) => b.closest('[data-figure]').dataset.figure)"
+        )
         self.assertGreaterEqual(len(names), 9)
         for name in names:
             png, _ = self.download(lambda: self.click(f'[data-figure="{name}"] [data-export=png]'))
             width, height, seen = self.decoded(png)
-            frame = self.script("const b = document.querySelector(`[data-figure=\"${arguments[0]}\"] .figure-body`).getBoundingClientRect(); return [b.width, b.height]", name)
+            frame = self.script(
+                'const b = document.querySelector(`[data-figure="${arguments[0]}"] .figure-body`).getBoundingClientRect(); return [b.width, b.height]',
+                name,
+            )
             self.assertEqual(width, int(2 * (frame[0] + 40)), name)
             self.assertGreater(height, 2 * frame[1], name)
             self.assertGreater(len(seen), 10, name)
@@ -112,9 +126,11 @@ class Paper(PageTest):
     def test_prints_every_section_and_comes_back(self):
         self.open("sources", "#expert=3")
         self.choose("theme-dark")
-        self.script("""window.seen = {};
+        self.script(
+            """window.seen = {};
             addEventListener('beforeprint', () => { seen.shown = document.documentElement.dataset.shown; seen.width = document.querySelector('main').clientWidth;
-                seen.over = [...document.querySelectorAll('main *')].filter((n) => n.getBoundingClientRect().right > document.querySelector('main').getBoundingClientRect().right + 1 && !n.closest('.section-what_if, svg')).map((n) => n.outerHTML.slice(0, 80)); });""")
+                seen.over = [...document.querySelectorAll('main *')].filter((n) => n.getBoundingClientRect().right > document.querySelector('main').getBoundingClientRect().right + 1 && !n.closest('.section-what_if, svg')).map((n) => n.outerHTML.slice(0, 80)); });"""
+        )
         pdf = self.pdf()
         self.assertEqual(pdf[:5], b"%PDF-")
         self.assertGreaterEqual(len(re.findall(rb"/Type\s*/Page\b", pdf)), 4)

@@ -17,7 +17,15 @@ class Clicks(PageTest):
         self.assertEqual(self.address()["section"], "microbatch")
         self.assertEqual(int(self.address()["step"]) * arrays.L + int(self.address()["layer"]), order[1])
         self.assertEqual(self.script("return document.activeElement.id"), "title-microbatch")
-        self.assertLess(abs(self.script("return document.getElementById('section-microbatch').getBoundingClientRect().top") - 52), 30)
+        self.assertLess(
+            abs(
+                self.script(
+                    "return document.getElementById('section-microbatch').getBoundingClientRect().top"
+                )
+                - 52
+            ),
+            30,
+        )
         expert = self.one('[data-figure="replicas"] tbody button').get_attribute("data-expert")
         self.click('[data-figure="replicas"] tbody button')
         self.assertEqual(self.address()["section"], "expert")
@@ -26,15 +34,20 @@ class Clicks(PageTest):
 
     def test_a_segment_of_a_stack_leads_to_its_expert(self):
         self.open("sources")
-        expert = self.script("""const tallest = [...document.querySelectorAll('.segment')].sort((a, b) => b.getAttribute('height') - a.getAttribute('height'))[0];
-                                tallest.scrollIntoView({block: 'center'}); tallest.dispatchEvent(new MouseEvent('click', {bubbles: true})); return tallest.dataset.expert""")
+        expert = self.script(
+            """const tallest = [...document.querySelectorAll('.segment')].sort((a, b) => b.getAttribute('height') - a.getAttribute('height'))[0];
+                                tallest.scrollIntoView({block: 'center'}); tallest.dispatchEvent(new MouseEvent('click', {bubbles: true})); return tallest.dataset.expert"""
+        )
         self.wait_until_settled()
         self.assertEqual(self.address()["expert"], expert)
 
     def test_a_layer_opens_its_worst_microbatch(self):
         self.open("small")
         chart = self.one('[data-figure="layers_imbalance"] svg')
-        self.script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: arguments[0].getBoundingClientRect().left + 70}))", chart)
+        self.script(
+            "arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: arguments[0].getBoundingClientRect().left + 70}))",
+            chart,
+        )
         self.wait_until_settled()
         self.assertEqual((self.address()["section"], self.address()["layer"]), ("microbatch", "0"))
 
@@ -49,20 +62,26 @@ class Clicks(PageTest):
         for kind in ("mousePressed", "mouseReleased"):
             self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, **at})
         self.wait_until_settled()
-        self.assertEqual([self.address()[name] for name in ("section", "layer", "step")], ["microbatch", "5", "31"])
+        self.assertEqual(
+            [self.address()[name] for name in ("section", "layer", "step")], ["microbatch", "5", "31"]
+        )
 
 
 class Address(PageTest):
     def test_a_place_survives_a_reload(self):
         self.open("small", "#section=expert&trace=0&layer=2&step=7&expert=9")
         before = self.address()
-        self.assertEqual(before, {"section": "expert", "trace": "0", "layer": "2", "step": "7", "expert": "9"})
+        self.assertEqual(
+            before, {"section": "expert", "trace": "0", "layer": "2", "step": "7", "expert": "9"}
+        )
         self.driver.refresh()
         self.one(".section-expert.drawn")
         self.wait_until_settled()
         self.assertEqual(self.address(), before)
         self.assertIn("Rows of expert 9 in layer 2", self.text("#section-expert"))
-        self.assertEqual(self.script("return document.querySelector('.sections [aria-current]').dataset.section"), "expert")
+        self.assertEqual(
+            self.script("return document.querySelector('.sections [aria-current]').dataset.section"), "expert"
+        )
 
     def test_back_returns_to_the_place_before(self):
         self.open("small")
@@ -122,23 +141,44 @@ class Keyboard(PageTest):
         self.press("n")
         self.assertEqual(int(self.address()["step"]) * arrays.L + int(self.address()["layer"]), following)
         self.press("p")
-        self.assertEqual(int(self.address()["step"]) * arrays.L + int(self.address()["layer"]), arrays.worst_cell())
+        self.assertEqual(
+            int(self.address()["step"]) * arrays.L + int(self.address()["layer"]), arrays.worst_cell()
+        )
 
     def test_tab_reaches_every_kind_of_control_with_a_visible_ring(self):
         self.open("sources", "#expert=3")
         reached, unseen = set(), []
         for _ in range(260):
             self.driver.switch_to.active_element.send_keys(Keys.TAB)
-            kind, ring = self.script("""const a = document.activeElement, seen = a.type === 'radio' ? a.nextSibling : a;
+            kind, ring = self.script(
+                """const a = document.activeElement, seen = a.type === 'radio' ? a.nextSibling : a;
                 const kind = a.closest('[data-figure]') && /svg|canvas/i.test(a.tagName) ? a.closest('[data-figure]').dataset.figure : a.dataset.key || a.className || a.id || a.tagName;
-                return [String(kind), getComputedStyle(seen).outlineStyle !== 'none' && getComputedStyle(seen).outlineWidth !== '0px']""")
+                return [String(kind), getComputedStyle(seen).outlineStyle !== 'none' && getComputedStyle(seen).outlineWidth !== '0px']"""
+            )
             if kind == "BODY":
                 break
             reached.add(kind)
             if not ring:
                 unseen.append(kind)
-        for kind in ("skip-link", "heat-metric", "heat-side-before", "heatmap_imbalance_before", "rank_bars", "expert_stacks", "traffic", "cell-layer",
-                     "cell-step", "cell-next", "cell-mode-both", "expert-number", "churn", "what-if-ranks", "sort-p99-0", "what_if-csv", "theme-auto"):
+        for kind in (
+            "skip-link",
+            "heat-metric",
+            "heat-side-before",
+            "heatmap_imbalance_before",
+            "rank_bars",
+            "expert_stacks",
+            "traffic",
+            "cell-layer",
+            "cell-step",
+            "cell-next",
+            "cell-mode-both",
+            "expert-number",
+            "churn",
+            "what-if-ranks",
+            "sort-p99-0",
+            "what_if-csv",
+            "theme-auto",
+        ):
             self.assertIn(kind, reached)
         self.assertEqual(unseen, [])
 
@@ -158,9 +198,11 @@ class Keyboard(PageTest):
 
     def test_charts_and_controls_have_names(self):
         self.open("sources", "#expert=3")
-        nameless = self.script("""return [...document.querySelectorAll('button, select, input, canvas, svg[tabindex], [role=region]')].filter((node) => {
+        nameless = self.script(
+            """return [...document.querySelectorAll('button, select, input, canvas, svg[tabindex], [role=region]')].filter((node) => {
             const label = node.getAttribute('aria-label') || node.innerText || (node.labels && node.labels.length && node.labels[0].innerText);
-            return !String(label || '').trim(); }).map((node) => node.outerHTML.slice(0, 120))""")
+            return !String(label || '').trim(); }).map((node) => node.outerHTML.slice(0, 120))"""
+        )
         self.assertEqual(nameless, [])
 
 
@@ -169,14 +211,20 @@ class TwoTraces(PageTest):
         self.open("pair")
         self.pick("trace-b", 1)
         self.assertEqual(self.address()["with"], "1")
-        ticks = self.script("""return [...document.querySelectorAll('#section-layers [data-pane]')].map((pane) =>
-            [...pane.querySelectorAll('.axis.y .tick text')].map((t) => t.textContent).join(' '))""")
+        ticks = self.script(
+            """return [...document.querySelectorAll('#section-layers [data-pane]')].map((pane) =>
+            [...pane.querySelectorAll('.axis.y .tick text')].map((t) => t.textContent).join(' '))"""
+        )
         self.assertEqual(len(ticks), 2)
         self.assertEqual(*ticks)
-        left, right = self.script("return [...document.querySelectorAll('#section-heatmap [data-pane]')].map((p) => { const b = p.getBoundingClientRect(); return [b.left, b.top] })")
+        left, right = self.script(
+            "return [...document.querySelectorAll('#section-heatmap [data-pane]')].map((p) => { const b = p.getBoundingClientRect(); return [b.left, b.top] })"
+        )
         self.assertLess(left[0], right[0])
         self.assertEqual(left[1], right[1])
-        legends = self.script("return [...document.querySelectorAll('#section-heatmap .ramp-legend')].map((l) => l.innerText)")
+        legends = self.script(
+            "return [...document.querySelectorAll('#section-heatmap .ramp-legend')].map((l) => l.innerText)"
+        )
         self.assertEqual(*legends)
 
     def test_what_a_trace_lacks_is_said_in_its_pane(self):
@@ -196,7 +244,9 @@ class TwoTraces(PageTest):
 
 class Colours(PageTest):
     def luminance(self):
-        red, green, blue = self.script("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)")
+        red, green, blue = self.script(
+            "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+        )
         return 0.3 * red + 0.6 * green + 0.1 * blue
 
     def test_dark_light_and_as_the_system_has_it(self):
@@ -207,7 +257,10 @@ class Colours(PageTest):
         self.assertGreater(self.luminance(), 200)
         self.choose("theme-auto")
         for scheme, is_dark in (("dark", True), ("light", False)):
-            self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+            self.driver.execute_cdp_cmd(
+                "Emulation.setEmulatedMedia",
+                {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+            )
             self.wait_until_settled()
             self.assertEqual(self.luminance() < 60, is_dark)
 

@@ -21,12 +21,18 @@ class Overview(PageTest):
             values = arrays.cells(f"imbalance_{side}")
             for p in (0.5, 0.9, 1.0):
                 self.assertIn(f"{nearest_rank(values, p):.2f}", card)
-        fixed, planned, ideal = (arrays.cells(f"{name}_us").astype(float).mean() for name in ("fixed", "planned", "ideal"))
+        fixed, planned, ideal = (
+            arrays.cells(f"{name}_us").astype(float).mean() for name in ("fixed", "planned", "ideal")
+        )
         self.assertIn(f"{fixed / planned:.2f}×", self.text('[data-card="speed-up"]'))
         self.assertIn(f"{100 * ideal / planned:.1f}", self.text('[data-card="share"]'))
         self.assertIn(f"{nearest_rank(arrays.cells('kappa'), 0.5):.2f}", self.text('[data-card="kappa"]'))
         self.assertIn(f"{arrays.cells('moved_bytes').mean() / 2 ** 20:.1f}", self.text('[data-card="bytes"]'))
-        self.assertTrue(self.text('[data-card="copies"]').split("\n")[1].startswith(f"{nearest_rank(arrays.cells('copies'), 0.5):.0f}"))
+        self.assertTrue(
+            self.text('[data-card="copies"]')
+            .split("\n")[1]
+            .startswith(f"{nearest_rank(arrays.cells('copies'), 0.5):.0f}")
+        )
 
 
 class HeatMap(PageTest):
@@ -61,17 +67,27 @@ class HeatMap(PageTest):
         meta = self.open("small")
         arrays = TraceArrays(meta, self.report("small")[2])
         self.choose("theme-light")
-        worst, least = int(arrays.cells("imbalance_before").argmax()), int(arrays.cells("imbalance_before").argmin())
-        light = [self.script("""const c = document.querySelector('.heat canvas'), [l, s] = arguments;
+        worst, least = int(arrays.cells("imbalance_before").argmax()), int(
+            arrays.cells("imbalance_before").argmin()
+        )
+        light = [
+            self.script(
+                """const c = document.querySelector('.heat canvas'), [l, s] = arguments;
             const d = c.getContext('2d').getImageData(c.width * (s + 0.5) / 40, c.height * (l + 0.5) / 16, 1, 1).data; return d[0] + d[1] + d[2]""",
-                             cell % arrays.L, cell // arrays.L) for cell in (worst, least)]
+                cell % arrays.L,
+                cell // arrays.L,
+            )
+            for cell in (worst, least)
+        ]
         self.assertLess(light[0] + 200, light[1])
         self.choose("theme-auto")
 
 
 class Microbatch(PageTest):
     def bars(self, side):
-        return self.script(f"return [...document.querySelectorAll('.rank-bar[data-side={side}]')].map((b) => [Number(b.dataset.rows), Number(b.getAttribute('height'))])")
+        return self.script(
+            f"return [...document.querySelectorAll('.rank-bar[data-side={side}]')].map((b) => [Number(b.dataset.rows), Number(b.getAttribute('height'))])"
+        )
 
     def test_bars_are_the_loads_of_the_ranks(self):
         meta = self.open("sources")
@@ -102,14 +118,24 @@ class Microbatch(PageTest):
         meta = self.open("sources")
         arrays = TraceArrays(meta, self.report("sources")[2])
         replicas = arrays.replicas(arrays.detail_of(arrays.worst_cell()))
-        listed = self.script("return [...document.querySelectorAll('[data-figure=replicas] tbody tr')].map((r) => [...r.cells].map((c) => c.innerText))")
-        self.assertEqual({(int(e.split()[1]), int(r.split()[1])): int(rows.replace(",", "")) for e, _, r, rows, _ in listed}, replicas)
+        listed = self.script(
+            "return [...document.querySelectorAll('[data-figure=replicas] tbody tr')].map((r) => [...r.cells].map((c) => c.innerText))"
+        )
+        self.assertEqual(
+            {
+                (int(e.split()[1]), int(r.split()[1])): int(rows.replace(",", ""))
+                for e, _, r, rows, _ in listed
+            },
+            replicas,
+        )
         self.assertEqual(len(self.all(".segment.replica")), len(replicas))
 
     def test_traffic_shows_exact_rows(self):
         meta = self.open("sources")
         arrays = TraceArrays(meta, self.report("sources")[2])
-        matrix = arrays.details("traffic_after").reshape(-1, arrays.P, arrays.P)[arrays.detail_of(arrays.worst_cell())]
+        matrix = arrays.details("traffic_after").reshape(-1, arrays.P, arrays.P)[
+            arrays.detail_of(arrays.worst_cell())
+        ]
         canvas = self.all(".traffic-canvas")[1]
         size = self.script("return arguments[0].clientWidth", canvas)
         self.point_at(canvas, size * 5.5 / arrays.P, size * 2.5 / arrays.P)
@@ -153,18 +179,29 @@ class Expert(PageTest):
 
 class WhatIf(PageTest):
     def column(self, index):
-        return self.script("""return [...document.querySelectorAll('.what-if tbody tr')].map((r) =>
-            (r.cells[arguments[0]].querySelector('.planner-name') || r.cells[arguments[0]]).innerText)""", index)
+        return self.script(
+            """return [...document.querySelectorAll('.what-if tbody tr')].map((r) =>
+            (r.cells[arguments[0]].querySelector('.planner-name') || r.cells[arguments[0]]).innerText)""",
+            index,
+        )
 
     def test_sorts_by_every_column_both_ways(self):
         meta = self.open("small")
         rows = [r for r in meta["traces"][0]["what_if"]["rows"] if r["ranks"] == 8]
-        for key, ask in (("p99", lambda r: r["imbalance"]["p99"]), ("copies", lambda r: r["copies"]), ("plan_us", lambda r: r["plan_us"]),
-                         ("planned_us", lambda r: r["planned_us"]), ("label", lambda r: r["label"])):
+        for key, ask in (
+            ("p99", lambda r: r["imbalance"]["p99"]),
+            ("copies", lambda r: r["copies"]),
+            ("plan_us", lambda r: r["plan_us"]),
+            ("planned_us", lambda r: r["planned_us"]),
+            ("label", lambda r: r["label"]),
+        ):
             self.click(f"[data-sort={key}]")
             directions = set()
             for _ in range(2):
-                sort = self.script("return document.querySelector(`[data-sort=${arguments[0]}]`).closest('th').getAttribute('aria-sort')", key)
+                sort = self.script(
+                    "return document.querySelector(`[data-sort=${arguments[0]}]`).closest('th').getAttribute('aria-sort')",
+                    key,
+                )
                 directions.add(sort)
                 shown = self.column(0)
                 values = sorted(map(ask, rows), reverse=sort == "descending")
@@ -182,13 +219,25 @@ class WhatIf(PageTest):
             self.script("document.querySelector(`[data-sort=${arguments[0]}]`).focus()", key)
             self.press("\ue007")
             self.assertEqual(self.script("return document.activeElement.dataset.sort"), key)
-            self.assertNotEqual(self.script("return document.activeElement.closest('th').getAttribute('aria-sort')"), "none")
+            self.assertNotEqual(
+                self.script("return document.activeElement.closest('th').getAttribute('aria-sort')"), "none"
+            )
 
     def test_missing_values_sort_last_and_rows_are_marked(self):
         meta = self.open("small")
         self.click("[data-sort=break_even_rows]")
         for _ in range(2):
-            self.assertIn(self.column(-1 % len(self.script("return [...document.querySelector('.what-if tbody tr').cells].map(() => 0)")))[-1], ("never", "\u2013"))
+            self.assertIn(
+                self.column(
+                    -1
+                    % len(
+                        self.script(
+                            "return [...document.querySelector('.what-if tbody tr').cells].map(() => 0)"
+                        )
+                    )
+                )[-1],
+                ("never", "\u2013"),
+            )
             self.click("[data-sort=break_even_rows]")
         best = next(r for r in meta["traces"][0]["what_if"]["rows"] if r["is_best"])
         self.assertIn(best["label"], self.text(".best-row"))

@@ -24,7 +24,7 @@
   function become(next, origin) {
     const changed = FIELDS.filter((name) => next[name] !== state[name]);
     state = next;
-    if (changed.length) for (const listener of listeners) listener(new Set(changed), origin);
+    if (changed.length) { for (const listener of listeners) listener(new Set(changed), origin); }
   }
 
   // Changes some fields. `replace` leaves no entry for Back, for what follows the scroll position or an arrow key.
@@ -54,5 +54,13 @@
     return state;
   }
 
-  megaflux.address = { go, start, written, onChange: (listener) => listeners.push(listener), get state() { return state; } };
+  megaflux.address = {
+    go,
+    start,
+    written,
+    onChange: (listener) => listeners.push(listener),
+    get state() {
+      return state;
+    },
+  };
 })();

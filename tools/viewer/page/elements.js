@@ -33,7 +33,12 @@ window.megaflux = window.megaflux || {};
     if (key === undefined || key !== tipKey || tip.hidden) {
       tip.replaceChildren(
         h("div", { class: "tip-title" }, title),
-        h("dl", null, rows.filter(Boolean).map(([name, value, look]) => [h("dt", null, name), h("dd", { class: look }, value)])));
+        h(
+          "dl",
+          null,
+          rows.filter(Boolean).map(([name, value, look]) => [h("dt", null, name), h("dd", { class: look }, value)]),
+        ),
+      );
       tipKey = key;
     }
     tip.hidden = false;
@@ -42,7 +47,10 @@ window.megaflux = window.megaflux || {};
     const top = y + 16 + box.height > innerHeight - 8 ? y - 16 - box.height : y + 16;
     tip.style.transform = `translate(${Math.max(8, left)}px, ${Math.max(8, top)}px)`;
   }
-  const hideTip = () => { tip.hidden = true; tipKey = null; };
+  const hideTip = () => {
+    tip.hidden = true;
+    tipKey = null;
+  };
 
   // A tooltip on whatever `find(event)` says is under the pointer: {title, rows, key} or null.
   function hover(node, find) {
@@ -61,30 +69,60 @@ window.megaflux = window.megaflux || {};
   }
 
   const spoken = document.getElementById("spoken");
-  const speak = (text) => { spoken.textContent = text; };
+  const speak = (text) => {
+    spoken.textContent = text;
+  };
 
   let groups = 0;
   // One of several: options [[value, label]], drawn as a row of segments; arrow keys come with radio buttons.
   function choice({ label, options, value, onChange, key }) {
     const name = `choice-${++groups}`;
-    return h("div", { class: "choice", role: "radiogroup", "aria-label": label }, options.map(([each, text]) =>
-      h("label", null,
-        h("input", {
-          type: "radio", name, value: each, checked: each === value, "data-key": `${key}-${each}`,
-          on: { change: () => onChange(each) },
-        }),
-        h("span", null, text))));
+    return h(
+      "div",
+      { class: "choice", role: "radiogroup", "aria-label": label },
+      options.map(([each, text]) =>
+        h(
+          "label",
+          null,
+          h("input", {
+            type: "radio",
+            name,
+            value: each,
+            checked: each === value,
+            "data-key": `${key}-${each}`,
+            on: { change: () => onChange(each) },
+          }),
+          h("span", null, text),
+        )
+      ),
+    );
   }
 
-  function select({ label, options, value, onChange, key, hideLabel }) {
-    const box = h("select", { "data-key": key, on: { change: () => onChange(box.value) } },
-      options.map(([each, text]) => h("option", { value: each, selected: String(each) === String(value) }, text)));
-    return h("label", { class: "field" }, h("span", { class: hideLabel ? "unseen" : "field-name" }, label), box);
+  // `badge` stands where the label would; the label is then for those who listen.
+  function select({ label, options, value, onChange, key, badge }) {
+    const box = h(
+      "select",
+      { "data-key": key, on: { change: () => onChange(box.value) } },
+      options.map(([each, text]) => h("option", { value: each, selected: String(each) === String(value) }, text)),
+    );
+    return h(
+      "label",
+      { class: "field" },
+      badge && h("span", { class: "badge", "aria-hidden": "true" }, badge),
+      h("span", { class: badge ? "unseen" : "field-name" }, label),
+      box,
+    );
   }
 
   function number({ label, value, min, max, onChange, key, after }) {
     const box = h("input", {
-      type: "number", min, max, step: 1, value, "data-key": key, inputmode: "numeric",
+      type: "number",
+      min,
+      max,
+      step: 1,
+      value,
+      "data-key": key,
+      inputmode: "numeric",
       on: {
         change: () => {
           const typed = Math.round(Number(box.value));
@@ -94,10 +132,17 @@ window.megaflux = window.megaflux || {};
         },
       },
     });
-    return h("label", { class: "field" }, h("span", { class: "field-name" }, label), box, after && h("span", { class: "faint" }, after));
+    return h(
+      "label",
+      { class: "field" },
+      h("span", { class: "field-name" }, label),
+      box,
+      after && h("span", { class: "faint" }, after),
+    );
   }
 
-  const button = (text, onClick, attributes) => h("button", { type: "button", ...attributes, on: { click: onClick } }, text);
+  const button = (text, onClick, attributes) =>
+    h("button", { type: "button", ...attributes, on: { click: onClick } }, text);
 
   const empty = (title, ...words) => h("div", { class: "empty" }, h("strong", null, title), h("p", null, words));
 
@@ -111,9 +156,14 @@ window.megaflux = window.megaflux || {};
       if (by) index = index < 0 ? 0 : Math.min(count() - 1, Math.max(0, index + by));
       else if (event.key === "Home") index = 0;
       else if (event.key === "End") index = count() - 1;
-      else if (event.key === "Escape") { hideTip(); return; }
-      else if (event.key === "Enter" && index >= 0 && open) { event.preventDefault(); open(index); return; }
-      else return;
+      else if (event.key === "Escape") {
+        hideTip();
+        return;
+      } else if (event.key === "Enter" && index >= 0 && open) {
+        event.preventDefault();
+        open(index);
+        return;
+      } else return;
       event.preventDefault();
       if (count() > 0) show(index);
     });

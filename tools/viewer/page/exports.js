@@ -3,10 +3,27 @@
 (() => {
   const SCALE = 2; // pixels of the picture per pixel of the page
   const PADDING = 20;
-  const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity", "font-size",
-    "font-family", "font-weight", "text-anchor", "dominant-baseline", "shape-rendering", "paint-order", "visibility", "display"];
+  const LOOKS = [
+    "fill",
+    "fill-opacity",
+    "stroke",
+    "stroke-width",
+    "stroke-opacity",
+    "stroke-dasharray",
+    "opacity",
+    "font-size",
+    "font-family",
+    "font-weight",
+    "text-anchor",
+    "dominant-baseline",
+    "shape-rendering",
+    "paint-order",
+    "visibility",
+    "display",
+  ];
 
-  const fileName = (parts, ending) => `${parts.filter(Boolean).join("_").replace(/[^\w.-]+/g, "-").slice(0, 120)}.${ending}`;
+  const fileName = (parts, ending) =>
+    `${parts.filter(Boolean).join("_").replace(/[^\w.-]+/g, "-").slice(0, 120)}.${ending}`;
 
   function offer(blob, name) {
     const link = document.createElement("a");
@@ -107,7 +124,13 @@
       if (!box.width || !box.height) continue;
       const image = node instanceof HTMLCanvasElement ? node : await picture(standalone(node, box.width, box.height));
       context.imageSmoothingEnabled = !(node instanceof HTMLCanvasElement);
-      context.drawImage(image, PADDING + box.left - frame.left, PADDING + head + box.top - frame.top, box.width, box.height);
+      context.drawImage(
+        image,
+        PADDING + box.left - frame.left,
+        PADDING + head + box.top - frame.top,
+        box.width,
+        box.height,
+      );
     }
     const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
     offer(blob, fileName(parts, "png"));

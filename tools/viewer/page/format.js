@@ -32,13 +32,30 @@
   const us = known((value) => {
     const size = Math.abs(value);
     if (size >= 1e6) return `${threeDigits(value / 1e6)}${THIN}s`;
-    if (size >= 1e4) return `${threeDigits(value / 1e3)}${THIN}ms`;
+    if (size >= 1e3) return `${threeDigits(value / 1e3)}${THIN}ms`;
     return `${threeDigits(value)}${THIN}µs`;
   });
 
   // For axes: 65k, 4.2M.
-  const short = known((value) => (Math.abs(value) < 1e4 ? d3.format(",~g")(value) : d3.format(".3~s")(value).replace("G", "B")));
-  const signed = (write) => known((value) => `${value > 0 ? "+" : value < 0 ? "\u2212" : ""}${write(Math.abs(value))}`);
+  const short = known((
+    value,
+  ) => (Math.abs(value) < 1e4 ? d3.format(",~g")(value) : d3.format(".3~s")(value).replace("G", "B")));
+  const signed = (write) =>
+    known((value) => `${value > 0 ? "+" : value < 0 ? "\u2212" : ""}${write(Math.abs(value))}`);
 
-  megaflux.format = { MISSING, count, rows, mean, ratio, factor, kappa, percent, wholePercent, bytes, us, short, signed };
+  megaflux.format = {
+    MISSING,
+    count,
+    rows,
+    mean,
+    ratio,
+    factor,
+    kappa,
+    percent,
+    wholePercent,
+    bytes,
+    us,
+    short,
+    signed,
+  };
 })();

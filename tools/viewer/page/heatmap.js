@@ -10,7 +10,9 @@
   const SIDES = [["before", "Before"], ["after", "After"], ["gain", "Gain"]];
   const hasBoth = (metric) => Boolean(metric && metric.before && metric.after);
   // A metric with one side only is shown on that side, whatever is chosen.
-  const sideOf = (metric) => (hasBoth(metric) ? view.side : metric.plain ? "plain" : metric.before ? "before" : "after");
+  const sideOf = (
+    metric,
+  ) => (hasBoth(metric) ? view.side : metric.plain ? "plain" : metric.before ? "before" : "after");
 
   // One range of colours for before and after, and for both traces: the 99.5th percentile keeps single cells from
   // washing out the rest.
@@ -25,10 +27,18 @@
         if (!values) continue;
         const span = trace.once(`span ${metric.key} ${side}`, () => {
           const sorted = megaflux.statistics.ascending(values);
-          return sorted.length ? [sorted[0], megaflux.statistics.percentile(sorted, 0.995), sorted[sorted.length - 1]] : [0, 1, 1];
+          return sorted.length
+            ? [sorted[0], megaflux.statistics.percentile(sorted, 0.995), sorted[sorted.length - 1]]
+            : [0, 1, 1];
         });
         if (isGain) high = Math.max(high, Math.abs(span[0]), Math.abs(span[1]));
-        else [low, high] = [Math.min(low, metric.floor !== undefined ? Math.max(metric.floor, Math.min(span[0], metric.floor)) : span[0]), Math.max(high, span[1])];
+        else {[low, high] = [
+            Math.min(
+              low,
+              metric.floor !== undefined ? Math.max(metric.floor, Math.min(span[0], metric.floor)) : span[0],
+            ),
+            Math.max(high, span[1]),
+          ];}
       }
       if (isGain) low = -high;
     }
@@ -44,13 +54,23 @@
     const flags = trace.flagWords(cell);
     const detail = trace.detailOf(cell);
     return {
-      key: cell, title: trace.cellWords(layer, step),
+      key: cell,
+      title: trace.cellWords(layer, step),
       rows: [
-        before && [`${metric.label} before`, metric.write(before[cell]), "before-ink"], after && [after && before ? `${metric.label} after` : metric.label, metric.write(after[cell]), "after-ink"],
-        plain && [metric.label, metric.write(plain[cell])], hasBoth(metric) && ["gain", format.signed(metric.write)(gain)],
-        metric.key !== "imbalance" && ["imbalance", `${format.ratio(trace.cells.imbalance_before[cell])} to ${format.ratio(trace.cells.imbalance_after[cell])}`],
-        metric.key !== "rows" && ["rows", format.count(trace.cells.rows[cell])], metric.key !== "copies" && ["copies", format.count(trace.cells.copies[cell])],
-        flags && ["flags", flags], ["full detail", detail >= 0 ? trace.whyWords(detail) : "no"]],
+        before && [`${metric.label} before`, metric.write(before[cell]), "before-ink"],
+        after && [after && before ? `${metric.label} after` : metric.label, metric.write(after[cell]), "after-ink"],
+        plain && [metric.label, metric.write(plain[cell])],
+        hasBoth(metric) && ["gain", format.signed(metric.write)(gain)],
+        metric.key !== "imbalance" &&
+        [
+          "imbalance",
+          `${format.ratio(trace.cells.imbalance_before[cell])} to ${format.ratio(trace.cells.imbalance_after[cell])}`,
+        ],
+        metric.key !== "rows" && ["rows", format.count(trace.cells.rows[cell])],
+        metric.key !== "copies" && ["copies", format.count(trace.cells.copies[cell])],
+        flags && ["flags", flags],
+        ["full detail", detail >= 0 ? trace.whyWords(detail) : "no"],
+      ],
     };
   }
 
@@ -79,7 +99,10 @@
       if (Math.hypot(at[0] - drag.from[0], at[1] - drag.from[1]) > 4) drag.moved = true;
       if (drag.brush && drag.moved) {
         const box = [0, 1].map((axis) => d3.extent([drag.from[axis], at[axis]]));
-        map.brushNode.attr("visibility", "visible").attr("x", box[0][0]).attr("width", box[0][1] - box[0][0]).attr("y", box[1][0]).attr("height", box[1][1] - box[1][0]);
+        map.brushNode.attr("visibility", "visible").attr("x", box[0][0]).attr("width", box[0][1] - box[0][0]).attr(
+          "y",
+          box[1][0],
+        ).attr("height", box[1][1] - box[1][0]);
       } else if (drag.moved && map.isZoomed) {
         map.pan(at[0] - drag.at[0], at[1] - drag.at[1]);
       }
@@ -98,7 +121,9 @@
         if (found) app.openCell(trace, found.cell);
       }
     });
-    canvas.addEventListener("pointercancel", () => { drag = null; });
+    canvas.addEventListener("pointercancel", () => {
+      drag = null;
+    });
     canvas.addEventListener("keydown", (event) => keyDown(event, map, trace, app));
     canvas.addEventListener("blur", hideTip);
   }
@@ -108,13 +133,22 @@
     const { layer, step } = app.placeIn(trace);
     const by = event.shiftKey ? 10 : 1;
     const to = {
-      ArrowLeft: [layer, step - by], ArrowRight: [layer, step + by], ArrowUp: [layer - by, step], ArrowDown: [layer + by, step],
-      PageUp: [layer - 10, step], PageDown: [layer + 10, step], Home: [layer, 0], End: [layer, trace.numSteps - 1],
+      ArrowLeft: [layer, step - by],
+      ArrowRight: [layer, step + by],
+      ArrowUp: [layer - by, step],
+      ArrowDown: [layer + by, step],
+      PageUp: [layer - 10, step],
+      PageDown: [layer + 10, step],
+      Home: [layer, 0],
+      End: [layer, trace.numSteps - 1],
     }[event.key];
     const box = map.boxOf(layer, step);
     const around = [box.x + box.width / 2, box.y + box.height / 2];
     if (to) {
-      const next = { layer: Math.max(0, Math.min(trace.numLayers - 1, to[0])), step: Math.max(0, Math.min(trace.numSteps - 1, to[1])) };
+      const next = {
+        layer: Math.max(0, Math.min(trace.numLayers - 1, to[0])),
+        step: Math.max(0, Math.min(trace.numSteps - 1, to[1])),
+      };
       app.go(next, { replace: true });
       const tip = tipOf(trace, trace.cellOf(next.layer, next.step));
       const cell = map.boxOf(next.layer, next.step);
@@ -132,7 +166,12 @@
   function drawMap(pane, trace, app, domain) {
     const metric = metricOf(trace, view.metric);
     if (!metric) {
-      pane.append(empty("Not in this trace", "This figure needs what the trace does not hold: a model's shape, sources of rows, or steps in time order."));
+      pane.append(
+        empty(
+          "Not in this trace",
+          "This figure needs what the trace does not hold: a model's shape, sources of rows, or steps in time order.",
+        ),
+      );
       return;
     }
     const side = sideOf(metric);
@@ -140,20 +179,65 @@
     const values = sideValues(trace, metric, side);
     const scale = isGain ? theme.colours().gain : theme.colours().heat;
     const from = isGain ? -1 : 0;
-    const words = { before: "with fixed placement", after: "with replicas", gain: "improvement by the plan", plain: "as routed" }[side];
+    const words = {
+      before: "with fixed placement",
+      after: "with replicas",
+      gain: "improvement by the plan",
+      plain: "as routed",
+    }[side];
     let map;
-    const act = (label, text, does) => button(text, () => does(map), { class: "tool", "aria-label": label, title: label, "data-key": `heat-${label}-${trace.name}` });
+    const act = (label, text, does) =>
+      button(text, () => does(map), {
+        class: "tool",
+        "aria-label": label,
+        title: label,
+        "data-key": `heat-${label}-${trace.name}`,
+      });
     const { node, body } = figure({
-      key: `heatmap_${metric.key}_${side}`, trace, title: `${metric.label}, ${words}`, note: metric.explain,
-      ramp: { low: metric.write(domain[0]), high: `${metric.write(domain[1])} and more`, colour: (t) => scale(from + (1 - from) * t) },
-      controls: [act("Zoom in", "+", (m) => m.zoom(0.6)), act("Zoom out", "\u2212", (m) => m.zoom(1 / 0.6)), act("Show all", "All", (m) => m.reset())],
-      csv: () => [["layer_index", "model_layer", "step_index", metric.before && `${metric.key}_before`, metric.after && `${metric.key}_after`, metric.plain && metric.key].filter(Boolean),
-        ...d3.range(trace.numCells).map((cell) => [trace.layerOf(cell), trace.modelLayer(trace.layerOf(cell)), trace.stepOf(cell), ...[metric.before, metric.after, metric.plain].filter(Boolean).map((all) => all[cell])])],
+      key: `heatmap_${metric.key}_${side}`,
+      trace,
+      title: `${metric.label}, ${words}`,
+      note: metric.explain,
+      ramp: {
+        low: metric.write(domain[0]),
+        high: `${metric.write(domain[1])} and more`,
+        colour: (t) => scale(from + (1 - from) * t),
+      },
+      controls: [
+        act("Zoom in", "+", (m) => m.zoom(0.6)),
+        act("Zoom out", "\u2212", (m) => m.zoom(1 / 0.6)),
+        act("Show all", "All", (m) => m.reset()),
+      ],
+      csv: () => [
+        [
+          "layer_index",
+          "model_layer",
+          "step_index",
+          metric.before && `${metric.key}_before`,
+          metric.after && `${metric.key}_after`,
+          metric.plain && metric.key,
+        ].filter(Boolean),
+        ...d3.range(trace.numCells).map((
+          cell,
+        ) => [
+          trace.layerOf(cell),
+          trace.modelLayer(trace.layerOf(cell)),
+          trace.stepOf(cell),
+          ...[metric.before, metric.after, metric.plain].filter(Boolean).map((all) => all[cell]),
+        ]),
+      ],
     });
     pane.append(node);
     map = new megaflux.HeatMapCanvas({
-      body, trace, values, domain, isGain, pixels: theme.pixels(scale, from), showMarks: view.marks,
-      label: `Heat map of ${metric.label}, ${trace.numLayers} layers by ${trace.numSteps} steps. Arrow keys move the cursor, Enter opens the microbatch, plus and minus zoom, 0 shows all.`,
+      body,
+      trace,
+      values,
+      domain,
+      isGain,
+      pixels: theme.pixels(scale, from),
+      showMarks: view.marks,
+      label:
+        `Heat map of ${metric.label}, ${trace.numLayers} layers by ${trace.numSteps} steps. Arrow keys move the cursor, Enter opens the microbatch, plus and minus zoom, 0 shows all.`,
     });
     listen(map, trace, app);
     view.maps.push({ map, trace });
@@ -162,21 +246,60 @@
   }
 
   megaflux.views.push({
-    id: "heatmap", nav: "Heat map", title: "Every layer of every step", takes: ["trace", "with"],
-    lead: "Click a cell to open it. Ctrl + wheel or + and \u2212 zoom, dragging moves, Shift + drag picks a part; with the keyboard, arrows move the cursor and Enter opens.",
+    id: "heatmap",
+    nav: "Heat map",
+    title: "Every layer of every step",
+    takes: ["trace", "with"],
+    lead:
+      "Click a cell to open it. Ctrl + wheel or + and \u2212 zoom, dragging moves, Shift + drag picks a part; with the keyboard, arrows move the cursor and Enter opens.",
     draw(host, app) {
       view.maps = [];
       const again = () => app.redraw("heatmap");
       const both = app.traces.some((trace) => hasBoth(metricOf(trace, view.metric)));
-      const marks = h("input", { type: "checkbox", checked: view.marks, "data-key": "heat-marks", on: { change: () => { view.marks = marks.checked; again(); } } });
-      host.append(h("div", { class: "controls" },
-        select({ label: "Figure", key: "heat-metric", options: metricOptions(app.traces), value: view.metric, onChange: (value) => { view.metric = value; again(); } }),
-        both && choice({ label: "Side", key: "heat-side", options: SIDES, value: view.side, onChange: (value) => { view.side = value; again(); } }),
-        h("label", { class: "field" }, marks, h("span", null, "mark cells with full detail"))));
+      const marks = h("input", {
+        type: "checkbox",
+        checked: view.marks,
+        "data-key": "heat-marks",
+        on: {
+          change: () => {
+            view.marks = marks.checked;
+            again();
+          },
+        },
+      });
+      host.append(
+        h(
+          "div",
+          { class: "controls" },
+          select({
+            label: "Figure",
+            key: "heat-metric",
+            options: metricOptions(app.traces),
+            value: view.metric,
+            onChange: (value) => {
+              view.metric = value;
+              again();
+            },
+          }),
+          both && choice({
+            label: "Side",
+            key: "heat-side",
+            options: SIDES,
+            value: view.side,
+            onChange: (value) => {
+              view.side = value;
+              again();
+            },
+          }),
+          h("label", { class: "field" }, marks, h("span", null, "mark cells with full detail")),
+        ),
+      );
       const domain = domainFor(app.traces);
       panes(host, app, (pane, trace) => {
         drawMap(pane, trace, app, domain);
-        if (trace.details.chosen) pane.append(h("p", { class: "faint small" }, `Full detail: ${trace.details.chosen}.`));
+        if (trace.details.chosen) {
+          pane.append(h("p", { class: "faint small" }, `Full detail: ${trace.details.chosen}.`));
+        }
       });
     },
     // The cursor follows without drawing all cells again.
@@ -186,6 +309,8 @@
         map.setCursor(layer, step, { reveal: true });
       }
     },
-    swapSide() { view.side = view.side === "before" ? "after" : "before"; },
+    swapSide() {
+      view.side = view.side === "before" ? "after" : "before";
+    },
   });
 })();

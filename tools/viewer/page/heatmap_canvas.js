@@ -18,12 +18,23 @@
       this.height = trace.numLayers * clamp(Math.floor(480 / trace.numLayers), 5, 26);
       this.height = Math.min(this.height, 720);
       this.canvas = document.createElement("canvas");
-      Object.assign(this.canvas.style, { left: `${MARGIN.left}px`, top: `${MARGIN.top}px`, width: `${this.width}px`, height: `${this.height}px` });
+      Object.assign(this.canvas.style, {
+        left: `${MARGIN.left}px`,
+        top: `${MARGIN.top}px`,
+        width: `${this.width}px`,
+        height: `${this.height}px`,
+      });
       this.canvas.setAttribute("aria-label", this.label);
       this.canvas.setAttribute("role", "application");
       this.canvas.tabIndex = 0;
       const full = [this.width + MARGIN.left + MARGIN.right, this.height + MARGIN.top + MARGIN.bottom];
-      this.svg = s("svg", { class: "heat-over", width: full[0], height: full[1], viewBox: `0 0 ${full[0]} ${full[1]}`, "aria-hidden": "true" });
+      this.svg = s("svg", {
+        class: "heat-over",
+        width: full[0],
+        height: full[1],
+        viewBox: `0 0 ${full[0]} ${full[1]}`,
+        "aria-hidden": "true",
+      });
       body.classList.add("heat");
       body.style.height = `${full[1]}px`;
       body.append(this.canvas, this.svg);
@@ -37,7 +48,9 @@
       this.reset();
     }
 
-    reset() { this.look([0, this.trace.numSteps], [0, this.trace.numLayers]); }
+    reset() {
+      this.look([0, this.trace.numSteps], [0, this.trace.numLayers]);
+    }
 
     get isZoomed() {
       const [[x0, x1], [y0, y1]] = [this.x.domain(), this.y.domain()];
@@ -65,7 +78,10 @@
         const start = anchor - ((anchor - low) * size) / (high - low);
         return [start, start + size];
       };
-      this.look(about(this.x, px, this.trace.numSteps, Math.max(2, this.width / 40)), about(this.y, py, this.trace.numLayers, Math.max(2, this.height / 26)));
+      this.look(
+        about(this.x, px, this.trace.numSteps, Math.max(2, this.width / 40)),
+        about(this.y, py, this.trace.numLayers, Math.max(2, this.height / 26)),
+      );
     }
 
     pan(dx, dy) {
@@ -80,13 +96,27 @@
       return { layer, step, cell: this.trace.cellOf(layer, step) };
     }
 
-    boxOf(layer, step) { return { x: this.x(step), y: this.y(layer), width: this.x(step + 1) - this.x(step), height: this.y(layer + 1) - this.y(layer) }; }
+    boxOf(layer, step) {
+      return {
+        x: this.x(step),
+        y: this.y(layer),
+        width: this.x(step + 1) - this.x(step),
+        height: this.y(layer + 1) - this.y(layer),
+      };
+    }
 
     setCursor(layer, step, { reveal = false } = {}) {
       this.cursor = { layer, step };
       if (reveal) {
         const inside = ([low, high], at) => at >= low - 1e-6 && at + 1 <= high + 1e-6;
-        const moved = ([low, high], at) => (inside([low, high], at) ? [low, high] : at < low ? [at, at + high - low] : [at + 1 - (high - low), at + 1]);
+        const moved = (
+          [low, high],
+          at,
+        ) => (inside([low, high], at)
+          ? [low, high]
+          : at < low
+          ? [at, at + high - low]
+          : [at + 1 - (high - low), at + 1]);
         const [xs, ys] = [moved(this.x.domain(), step), moved(this.y.domain(), layer)];
         if (xs[0] !== this.x.domain()[0] || ys[0] !== this.y.domain()[0]) this.look(xs, ys);
       }
@@ -133,7 +163,17 @@
       this.canvas.height = Math.round(this.height * density);
       const context = this.canvas.getContext("2d");
       context.imageSmoothingEnabled = false;
-      context.drawImage(strip, 0, 0, columns, bottom - top, 0, this.y(top) * density, columns, (this.y(bottom) - this.y(top)) * density);
+      context.drawImage(
+        strip,
+        0,
+        0,
+        columns,
+        bottom - top,
+        0,
+        this.y(top) * density,
+        columns,
+        (this.y(bottom) - this.y(top)) * density,
+      );
       context.scale(density, density);
       this.drawGaps(context);
       if (this.showMarks) this.drawMarks(context);
@@ -143,18 +183,14 @@
 
     // Cells large enough to be told apart get a hairline between them.
     drawGaps(context) {
-      const colours = megaflux.theme.colours();
-      context.fillStyle = colours.surface;
-      const lines = (scale, size, across) => {
-        if (Math.abs(scale(1) - scale(0)) < size) return;
+      if (Math.min(this.x(1) - this.x(0), this.y(1) - this.y(0)) < 7) return;
+      context.fillStyle = megaflux.theme.colours().surface;
+      const lines = (scale, mark) => {
         const [low, high] = scale.domain();
-        for (let at = Math.ceil(low); at <= high; ++at) {
-          if (across) context.fillRect(0, scale(at) - 0.5, this.width, 1);
-          else context.fillRect(scale(at) - 0.5, 0, 1, this.height);
-        }
+        for (let at = Math.ceil(low); at <= high; ++at) mark(scale(at) - 0.5);
       };
-      lines(this.x, 7, false);
-      lines(this.y, 7, true);
+      lines(this.x, (x) => context.fillRect(x, 0, 1, this.height));
+      lines(this.y, (y) => context.fillRect(0, y, this.width, 1));
     }
 
     drawMarks(context) {
@@ -162,31 +198,48 @@
       const colours = megaflux.theme.colours();
       const [width, height] = [this.x(1) - this.x(0), this.y(1) - this.y(0)];
       const isLarge = Math.min(width, height) >= 9;
+      context.globalAlpha = isLarge ? 0.8 : 0.6; // the colours of the cells come first
       for (const cell of trace.detailCells) {
         const px = isLarge ? this.x(trace.stepOf(cell) + 1) - 4.5 : this.x(trace.stepOf(cell) + 0.5);
         const py = isLarge ? this.y(trace.layerOf(cell)) + 4.5 : this.y(trace.layerOf(cell) + 0.5);
         if (px < -2 || py < -2 || px > this.width + 2 || py > this.height + 2) continue;
-        const radius = isLarge ? 2 : 1;
+        const radius = isLarge ? 2 : 0.9;
         const isStrong = this.colourIndex(this.values[cell]) > 110;
         context.fillStyle = isStrong ? colours["mark-halo"] : colours.mark;
         context.fillRect(px - radius, py - radius, 2 * radius, 2 * radius);
       }
+      context.globalAlpha = 1;
     }
 
     drawAxes() {
       const { trace, axes } = this;
       axes.selectAll("*").remove();
-      const text = (x, y, words, anchor) => axes.append("text").attr("x", x).attr("y", y).attr("text-anchor", anchor).attr("class", "tick-text").text(words);
+      const text = (x, y, words, anchor) =>
+        axes.append("text").attr("x", x).attr("y", y).attr("text-anchor", anchor).attr("class", "tick-text").text(
+          words,
+        );
       const within = (scale, count, room) => {
         const [low, high] = scale.domain();
         const visible = roundIndices(Math.ceil(high - low), room);
         const step = visible.length > 1 ? visible[1] : Math.max(1, Math.ceil(high - low));
-        return d3.range(Math.ceil(Math.floor(low) / step) * step, Math.min(count, high), step).filter((at) => at + 0.5 >= low && at + 0.5 <= high);
+        return d3.range(Math.ceil(Math.floor(low) / step) * step, Math.min(count, high), step).filter((at) =>
+          at + 0.5 >= low && at + 0.5 <= high
+        );
       };
-      for (const layer of within(this.y, trace.numLayers, Math.max(1, this.height / 20))) text(-8, this.y(layer + 0.5) + 4, trace.modelLayer(layer), "end");
-      for (const step of within(this.x, trace.numSteps, Math.max(1, this.width / 56))) text(this.x(step + 0.5), this.height + 18, (trace.entry.first_step || 0) + step, "middle");
-      axes.append("text").attr("class", "axis-title").attr("x", Math.max(20, this.width / 2)).attr("y", this.height + 38).text("step");
-      axes.append("text").attr("class", "axis-title").attr("transform", `translate(-48,${this.height / 2}) rotate(-90)`).text(trace.hasModelLayers ? "model layer" : "layer");
+      for (const layer of within(this.y, trace.numLayers, Math.max(1, this.height / 20))) {
+        text(-8, this.y(layer + 0.5) + 4, trace.modelLayer(layer), "end");
+      }
+      for (const step of within(this.x, trace.numSteps, Math.max(1, this.width / 56))) {
+        text(this.x(step + 0.5), this.height + 18, (trace.entry.first_step || 0) + step, "middle");
+      }
+      axes.append("text").attr("class", "axis-title").attr("x", Math.max(20, this.width / 2)).attr(
+        "y",
+        this.height + 38,
+      ).text("step");
+      axes.append("text").attr("class", "axis-title").attr(
+        "transform",
+        `translate(-48,${this.height / 2}) rotate(-90)`,
+      ).text(trace.hasModelLayers ? "model layer" : "layer");
     }
 
     drawCursor() {
@@ -197,7 +250,10 @@
       if (cx < 0 || cy < 0 || cx > this.width || cy > this.height) return;
       const [width, height] = [Math.max(7, box.width), Math.max(7, box.height)];
       for (const look of ["halo", "ring"]) {
-        this.cursorNode.append("rect").attr("class", look).attr("x", cx - width / 2).attr("y", cy - height / 2).attr("width", width).attr("height", height).attr("rx", 2);
+        this.cursorNode.append("rect").attr("class", look).attr("x", cx - width / 2).attr("y", cy - height / 2).attr(
+          "width",
+          width,
+        ).attr("height", height).attr("rx", 2);
       }
       this.cursorNode.append("path").attr("class", "pointer").attr("d", `M-2,${cy}l-5,-4v8z`);
       this.cursorNode.append("path").attr("class", "pointer").attr("d", `M${cx},${this.height + 2}l-4,5h8z`);

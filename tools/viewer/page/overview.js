@@ -1,55 +1,126 @@
 // The first screen: what replication does to this trace, in one sentence, a row of figures, and where to look first.
 "use strict";
 (() => {
-  const { h, hover, button } = megaflux.elements;
+  const { h } = megaflux.elements;
   const { format } = megaflux;
-  const { figure, panes, drawing, xAxis } = megaflux.charts;
+  const { panes } = megaflux.charts;
   const { metricsOf } = megaflux.metrics;
 
   const arrow = (before, after) => [
-    h("span", { class: "before-ink" }, before), h("span", { class: "arrow", "aria-label": "to" }, "→"), h("span", { class: "after-ink" }, after)];
+    h("span", { class: "before-ink" }, before),
+    h("span", { class: "arrow", "aria-label": "to" }, "→"),
+    h("span", { class: "after-ink" }, after),
+  ];
 
   function card(key, label, value, notes, look) {
-    return h("div", { class: `card ${look || ""}`, "data-card": key },
-      h("div", { class: "card-label" }, label), h("div", { class: "card-value" }, value),
-      notes.filter(Boolean).map((note) => h("div", { class: "card-note" }, note)));
+    return h(
+      "div",
+      { class: `card ${look || ""}`, "data-card": key },
+      h("div", { class: "card-label" }, label),
+      h("div", { class: "card-value" }, value),
+      notes.filter(Boolean).map((note) => h("div", { class: "card-note" }, note)),
+    );
   }
 
   function imbalanceCard(trace) {
-    const [before, after] = ["before", "after"].map((side) => trace.overall(`imbalance ${side}`, trace.cells[`imbalance_${side}`]));
-    return h("div", { class: "card double", "data-card": "imbalance" },
+    const [before, after] = ["before", "after"].map((side) =>
+      trace.overall(`imbalance ${side}`, trace.cells[`imbalance_${side}`])
+    );
+    return h(
+      "div",
+      { class: "card double", "data-card": "imbalance" },
       h("div", { class: "card-label" }, "Imbalance, largest / mean load"),
-      h("div", { class: "triple" }, [["median", "median"], ["p90", "90th percentile"], ["max", "max"]].map(([key, name]) =>
-        h("div", null, h("div", { class: "card-value" }, arrow(format.factor(before[key]).replace("×", ""), format.factor(after[key]).replace("×", ""))),
-          h("div", { class: "card-note", title: `${format.ratio(before[key])} to ${format.ratio(after[key])}` }, name)))));
+      h(
+        "div",
+        { class: "triple" },
+        [["median", "median"], ["p90", "90th percentile"], ["max", "max"]].map(([key, name]) =>
+          h(
+            "div",
+            null,
+            h(
+              "div",
+              { class: "card-value" },
+              arrow(format.factor(before[key]).replace("×", ""), format.factor(after[key]).replace("×", "")),
+            ),
+            h(
+              "div",
+              { class: "card-note", title: `${format.ratio(before[key])} to ${format.ratio(after[key])}` },
+              name,
+            ),
+          )
+        ),
+      ),
+    );
   }
 
   // Times as bars on one scale, means over cells.
   function timeCard(trace) {
     const c = trace.cells;
     if (!c.planned_us) return null;
-    const bars = [["fixed", "before", c.fixed_us], ["planned", "after", c.planned_us], ["ideal, as routed", "ideal", c.routed_ideal_us], ["ideal, all equal", "ideal", c.ideal_us]]
-      .filter(([, , values]) => values).map(([name, colour, values]) => [name, colour, trace.overall(`time ${name}`, values).mean]);
+    const bars = [["fixed", "before", c.fixed_us], ["planned", "after", c.planned_us], [
+      "ideal, as routed",
+      "ideal",
+      c.routed_ideal_us,
+    ], ["ideal, all equal", "ideal", c.ideal_us]]
+      .filter(([, , values]) => values).map((
+        [name, colour, values],
+      ) => [name, colour, trace.overall(`time ${name}`, values).mean]);
     const top = d3.max(bars, ([, , value]) => value) || 1;
-    return h("div", { class: "card double", "data-card": "time" },
+    return h(
+      "div",
+      { class: "card double", "data-card": "time" },
       h("div", { class: "card-label" }, "Predicted time of a layer, mean"),
-      h("dl", { class: "bars" }, bars.map(([name, colour, value]) => [
-        h("dt", null, name),
-        h("dd", null, h("span", { class: "bar-track" }, h("span", { class: "bar", style: `width:${(100 * value) / top}%;background:var(--${colour})` })), h("span", { class: "bar-value" }, format.us(value)))])));
+      h(
+        "dl",
+        { class: "bars" },
+        bars.map(([name, colour, value]) => [
+          h("dt", null, name),
+          h(
+            "dd",
+            null,
+            h(
+              "span",
+              { class: "bar-track" },
+              h("span", { class: "bar", style: `width:${(100 * value) / top}%;background:var(--${colour})` }),
+            ),
+            h("span", { class: "bar-value" }, format.us(value)),
+          ),
+        ]),
+      ),
+    );
   }
 
   function timeFigures(trace) {
     const c = trace.cells;
     if (!c.planned_us) {
-      return [card("no-time", "Predicted time", format.MISSING, ["No shape of a model was given, so there is no time and there are no bytes.", "Name one with --model."], "double wordy")];
+      return [
+        card("no-time", "Predicted time", format.MISSING, [
+          "No shape of a model was given, so there is no time and there are no bytes.",
+          "Name one with --model.",
+        ], "double wordy"),
+      ];
     }
     const mean = (name, values) => trace.overall(`time ${name}`, values).mean;
-    const [fixed, planned, ideal] = [mean("fixed", c.fixed_us), mean("planned", c.planned_us), mean("ideal, all equal", c.ideal_us)];
+    const [fixed, planned, ideal] = [
+      mean("fixed", c.fixed_us),
+      mean("planned", c.planned_us),
+      mean("ideal, all equal", c.ideal_us),
+    ];
     const routed = c.routed_ideal_us && mean("ideal, as routed", c.routed_ideal_us);
     const perCell = trace.overall("speed-up", metricsOf(trace).find(({ key }) => key === "speed_up").after);
     return [
-      card("speed-up", "Predicted speed-up", h("span", { class: "after-ink" }, format.factor(fixed / planned)), [`sum of all cells; a cell ${format.factor(perCell.median)} median, ${format.factor(perCell.max)} most`]),
-      card("share", "Share of ideal", arrow(format.wholePercent(ideal / fixed), format.wholePercent(ideal / planned)), [`${format.percent(ideal / planned)} with all loads equal`, routed && `${format.percent(routed / planned)} with experts as routed`]),
+      card("speed-up", "Predicted speed-up", h("span", { class: "after-ink" }, format.factor(fixed / planned)), [
+        `sum of all cells; a cell ${format.factor(perCell.median)} median, ${format.factor(perCell.max)} most`,
+      ]),
+      card(
+        "share",
+        "Share of ideal",
+        arrow(format.wholePercent(ideal / fixed), format.wholePercent(ideal / planned)),
+        [
+          `${format.percent(ideal / planned)} with all loads equal`,
+          routed && `${format.percent(routed / planned)} with experts as routed`,
+        ],
+      ),
     ];
   }
 
@@ -62,20 +133,62 @@
     const bytes = c.moved_bytes && all("moved_bytes");
     const tau = c.tau_ratio && all("tau_ratio");
     const fill = [
-      ["planner", "Planner time, host", format.us(all("plan_us").median), [`median; p90 ${format.us(all("plan_us").p90)}`]],
-      ["moved-rows", "Rows moved a cell", format.short(all("moved_rows").median), ["median, computed away from their expert's owner"]],
-      ["rows", "Rows a cell", format.short(all("rows").median), [`median; ${format.count(all("rows").min)} to ${format.count(all("rows").max)}`]],
-      ["details", "Cells with full detail", format.count(trace.detailCells.length), [`of ${format.count(trace.numCells)}; the others hold their figures`]],
-    ].filter(([key]) => key === "details" || c[{ planner: "plan_us", "moved-rows": "moved_rows", rows: "rows" }[key]]);
-    const optimal = c.tau_ratio && trace.once("optimal", () => c.tau_ratio.reduce((sum, value) => sum + (value < 1.0005), 0) / trace.numCells);
+      ["planner", "Planner time, host", format.us(all("plan_us").median), [
+        `median; p90 ${format.us(all("plan_us").p90)}`,
+      ]],
+      ["moved-rows", "Rows moved a cell", format.short(all("moved_rows").median), [
+        "median, computed away from their expert's owner",
+      ]],
+      ["rows", "Rows a cell", format.short(all("rows").median), [
+        `median; ${format.count(all("rows").min)} to ${format.count(all("rows").max)}`,
+      ]],
+      ["details", "Cells with full detail", format.count(trace.detailCells.length), [
+        `of ${format.count(trace.numCells)}; the others hold their figures`,
+      ]],
+    ].filter(([key]) =>
+      key === "details" || c[{ planner: "plan_us", "moved-rows": "moved_rows", rows: "rows" }[key]]
+    );
+    const optimal = c.tau_ratio &&
+      trace.once("optimal", () => c.tau_ratio.reduce((sum, value) => sum + (value < 1.0005), 0) / trace.numCells);
     const main = [
-      imbalanceCard(trace), timeCard(trace), ...timeFigures(trace),
-      card("copies", "Copies a cell", format.mean(copies.median), [`median of ${format.count(setting.ranks * setting.slots)} slots; p90 ${format.count(copies.p90)}, max ${format.count(copies.max)}`]),
-      bytes && card("bytes", "Weights moved a pass", format.bytes(bytes.mean), [`mean over all ranks; max ${format.bytes(bytes.max)}`]),
-      card("kappa", "Skew of the routing, kappa", format.kappa(kappa.median), [`median; p90 ${format.kappa(kappa.p90)}, max ${format.kappa(kappa.max)} of ${trace.numExperts}`]),
-      c.peak_before && card("peak", "Peak rows of a rank", arrow(format.short(all("peak_before").max), format.short(all("peak_after").max)), [`largest of all cells: ${format.count(all("peak_before").max)} and ${format.count(all("peak_after").max)}`]),
-      c.remote_before && card("remote", "Remote rows", arrow(format.wholePercent(all("remote_before").mean / all("rows").mean), format.wholePercent(all("remote_after").mean / all("rows").mean)), [`on another rank than their token: ${format.percent(all("remote_before").mean / all("rows").mean)} and ${format.percent(all("remote_after").mean / all("rows").mean)} of all rows`]),
-      tau && card("tau", "Plans at the bound tau", format.percent(optimal), [`of all cells; max / tau ${format.ratio(tau.p99)} p99, ${format.ratio(tau.max)} max`]),
+      imbalanceCard(trace),
+      timeCard(trace),
+      ...timeFigures(trace),
+      card("copies", "Copies a cell", format.mean(copies.median), [
+        `median of ${format.count(setting.ranks * setting.slots)} slots; p90 ${format.count(copies.p90)}, max ${
+          format.count(copies.max)
+        }`,
+      ]),
+      bytes &&
+      card("bytes", "Weights moved a pass", format.bytes(bytes.mean), [
+        `mean over all ranks; max ${format.bytes(bytes.max)}`,
+      ]),
+      card("kappa", "Skew of the routing, kappa", format.kappa(kappa.median), [
+        `median; p90 ${format.kappa(kappa.p90)}, max ${format.kappa(kappa.max)} of ${trace.numExperts}`,
+      ]),
+      c.peak_before &&
+      card(
+        "peak",
+        "Peak rows of a rank",
+        arrow(format.short(all("peak_before").max), format.short(all("peak_after").max)),
+        [`largest of all cells: ${format.count(all("peak_before").max)} and ${format.count(all("peak_after").max)}`],
+      ),
+      c.remote_before &&
+      card(
+        "remote",
+        "Remote rows",
+        arrow(
+          format.wholePercent(all("remote_before").mean / all("rows").mean),
+          format.wholePercent(all("remote_after").mean / all("rows").mean),
+        ),
+        [`on another rank than their token: ${format.percent(all("remote_before").mean / all("rows").mean)} and ${
+          format.percent(all("remote_after").mean / all("rows").mean)
+        } of all rows`],
+      ),
+      tau &&
+      card("tau", "Plans at the bound tau", format.percent(optimal), [
+        `of all cells; max / tau ${format.ratio(tau.p99)} p99, ${format.ratio(tau.max)} max`,
+      ]),
     ].filter(Boolean);
     // Full rows of six, four, three or two: 12 places are filled.
     const places = main.reduce((sum, each) => sum + (each.classList.contains("double") ? 2 : 1), 0);
@@ -83,86 +196,74 @@
   }
 
   function headline(trace) {
-    const [before, after] = ["before", "after"].map((side) => trace.overall(`imbalance ${side}`, trace.cells[`imbalance_${side}`]).median);
+    const [before, after] = ["before", "after"].map((side) =>
+      trace.overall(`imbalance ${side}`, trace.cells[`imbalance_${side}`]).median
+    );
     const { entry } = trace;
     const machine = entry.setting.machine;
     const shape = entry.setting.model_shape;
     const facts = [
-      entry.model, `${format.count(trace.numExperts)} experts, top ${entry.topk}`,
-      `${format.count(trace.numLayers)} ${trace.numLayers === 1 ? "layer" : "layers"} × ${format.count(trace.numSteps)} ${trace.numSteps === 1 ? "step" : "steps"}`,
-      `${format.count(trace.numRanks)} ranks, ${entry.setting.slots} slots a rank`, `planner ${entry.setting.planner}`,
-      shape && `H ${shape.hidden}, I ${shape.inter}`, machine && machine.name].filter(Boolean);
-    return h("div", { class: "headline" },
-      h("h1", null, after < before - 0.005
-        ? ["The slowest rank carries ", h("span", { class: "before-ink" }, format.factor(before)), " the mean load; with replicas ", h("span", { class: "after-ink" }, format.factor(after)), "."]
-        : ["The loads of this trace are even: the slowest rank carries ", h("span", { class: "after-ink" }, format.factor(after)), " the mean."]),
-      h("p", { class: "soft" }, "Median over all layers and steps. ", facts.map((fact) => [h("span", { class: "fact" }, fact), " "])),
-      (entry.origin || entry.licence) && h("p", { class: "faint small" }, [entry.origin && `Origin: ${entry.origin}`, entry.licence && `licence: ${entry.licence}`].filter(Boolean).join("; ")));
-  }
-
-  // Before above the line, after below it, on one axis: how many cells have which imbalance.
-  function histogram(pane, trace, domain) {
-    const c = trace.cells;
-    const bins = 72;
-    const scale = d3.scaleLinear().domain(domain);
-    const counts = ["before", "after"].map((side) => {
-      const count = new Array(bins).fill(0);
-      for (const value of c[`imbalance_${side}`]) ++count[Math.min(bins - 1, Math.floor(((value - domain[0]) / (domain[1] - domain[0])) * bins))];
-      return count;
-    });
-    const edge = (bin) => domain[0] + ((domain[1] - domain[0]) * bin) / bins;
-    const { node, body } = figure({
-      key: "imbalance_distribution", trace, title: "How imbalance is spread over all cells", note: "a cell is one layer of one step; each side is scaled to its own largest bin",
-      legend: [{ colour: "before", text: "fixed placement" }, { colour: "after", text: "with replicas" }],
-      csv: () => [["imbalance_from", "imbalance_to", "cells_before", "cells_after"], ...d3.range(bins).map((bin) => [edge(bin), edge(bin + 1), counts[0][bin], counts[1][bin]])],
-    });
-    pane.append(node);
-    const { svg, g, width, height } = drawing(body, { height: 210, margin: { top: 8, right: 16, bottom: 44, left: 16 }, label: "Histogram of the imbalance of all cells, before and after" });
-    scale.range([0, width]);
-    counts.forEach((count, side) => count.forEach((value, bin) => {
-      if (!value) return;
-      const size = Math.max(1.5, ((height / 2 - 2) * value) / d3.max(count));
-      g.append("rect").attr("class", side ? "after-fill" : "before-fill").attr("x", scale(edge(bin)) + 0.5).attr("width", Math.max(1, width / bins - 1))
-        .attr("y", side ? height / 2 + 1 : height / 2 - 1 - size).attr("height", size).attr("rx", 1);
-    }));
-    g.append("line").attr("class", "base").attr("x2", width).attr("y1", height / 2).attr("y2", height / 2);
-    xAxis(g, scale, height, "imbalance", { count: 8, write: d3.format(".3~f") });
-    hover(svg, (event) => {
-      const bin = Math.floor(((d3.clientPoint(g.node(), event)[0]) / width) * bins);
-      if (bin < 0 || bin >= bins) return null;
-      return { key: bin, title: `imbalance ${format.ratio(edge(bin))} to ${format.ratio(edge(bin + 1))}`, rows: [["fixed", `${format.count(counts[0][bin])} cells`, "before-ink"], ["with replicas", `${format.count(counts[1][bin])} cells`, "after-ink"]] };
-    });
-  }
-
-  function lookFirst(pane, trace, app) {
-    const c = trace.cells;
-    const lists = [["Worst without replicas", "before"], ["Worst with replicas", "after"]];
-    const found = lists.map(([title, side]) => [title, side, trace.once(`worst ${side}`, () => trace.worstCells(c[`imbalance_${side}`], 5))]);
-    pane.append(h("div", { class: "look-first" }, found.map(([title, side, cells]) => {
-      const { node, body } = figure({
-        key: `worst_${side}`, trace, title, note: "open one to see its ranks and experts", png: false,
-        csv: () => [["layer_index", "model_layer", "step_index", "imbalance_before", "imbalance_after", "copies"],
-          ...cells.map((cell) => [trace.layerOf(cell), trace.modelLayer(trace.layerOf(cell)), trace.stepOf(cell), c.imbalance_before[cell], c.imbalance_after[cell], c.copies[cell]])],
-      });
-      body.append(h("table", { class: "plain" },
-        h("thead", null, h("tr", null, ["cell", "before", "after", "copies"].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", null, cells.map((cell) => h("tr", null,
-          h("td", null, button(trace.cellWords(trace.layerOf(cell), trace.stepOf(cell)), () => app.openCell(trace, cell), { class: "link", "data-key": `worst-${side}-${cell}`, "data-cell": cell })),
-          h("td", { class: "before-ink" }, format.ratio(c.imbalance_before[cell])), h("td", { class: "after-ink" }, format.ratio(c.imbalance_after[cell])), h("td", null, format.count(c.copies[cell])))))));
-      return node;
-    })));
+      entry.model,
+      `${format.count(trace.numExperts)} experts, top ${entry.topk}`,
+      `${format.count(trace.numLayers)} ${trace.numLayers === 1 ? "layer" : "layers"} × ${
+        format.count(trace.numSteps)
+      } ${trace.numSteps === 1 ? "step" : "steps"}`,
+      `${format.count(trace.numRanks)} ranks, ${entry.setting.slots} slots a rank`,
+      `planner ${entry.setting.planner}`,
+      shape && `H ${shape.hidden}, I ${shape.inter}`,
+      machine && machine.name,
+    ].filter(Boolean);
+    return h(
+      "div",
+      { class: "headline" },
+      h(
+        "h1",
+        null,
+        after < before - 0.005
+          ? [
+            "The slowest rank carries ",
+            h("span", { class: "before-ink" }, format.factor(before)),
+            " the mean load; with replicas ",
+            h("span", { class: "after-ink" }, format.factor(after)),
+            ".",
+          ]
+          : [
+            "The loads of this trace are even: the slowest rank carries ",
+            h("span", { class: "after-ink" }, format.factor(after)),
+            " the mean.",
+          ],
+      ),
+      h(
+        "p",
+        { class: "soft" },
+        "Median over all layers and steps. ",
+        facts.map((fact) => [h("span", { class: "fact" }, fact), " "]),
+      ),
+      (entry.origin || entry.licence) &&
+        h(
+          "p",
+          { class: "faint small" },
+          [entry.origin && `Origin: ${entry.origin}`, entry.licence && `licence: ${entry.licence}`].filter(Boolean)
+            .join("; "),
+        ),
+    );
   }
 
   megaflux.views.push({
-    id: "overview", nav: "Overview", title: "Overview", takes: ["trace", "with"],
+    id: "overview",
+    nav: "Overview",
+    title: "Overview",
+    takes: ["trace", "with"],
     draw(host, app) {
-      const tops = app.traces.flatMap((trace) => ["before", "after"].map((side) => trace.overall(`imbalance ${side}`, trace.cells[`imbalance_${side}`]).max));
+      const tops = app.traces.flatMap((trace) =>
+        ["before", "after"].map((side) => trace.overall(`imbalance ${side}`, trace.cells[`imbalance_${side}`]).max)
+      );
       const domain = [1, Math.max(1.05, d3.max(tops))];
       panes(host, app, (pane, trace) => {
         pane.append(headline(trace));
         pane.append(h("div", { class: "cards" }, cards(trace)));
-        histogram(pane, trace, domain);
-        lookFirst(pane, trace, app);
+        megaflux.spread.histogram(pane, trace, domain);
+        megaflux.spread.lookFirst(pane, trace, app);
       });
     },
   });

@@ -21,22 +21,29 @@
 
   async function inflated(bytes) {
     if (typeof DecompressionStream === "undefined") {
-      throw new ReportError("This browser cannot unpack the data of the report (it has no DecompressionStream). " +
-        "Chrome and Edge from 103, Firefox from 113 and Safari from 16.4 can.");
+      throw new ReportError(
+        "This browser cannot unpack the data of the report (it has no DecompressionStream). " +
+          "Chrome and Edge from 103, Firefox from 113 and Safari from 16.4 can.",
+      );
     }
     try {
       const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
       return await new Response(stream).arrayBuffer();
     } catch (error) {
-      throw new ReportError("The data of this report is damaged: it does not unpack. Was the file cut off on its way?");
+      throw new ReportError(
+        "The data of this report is damaged: it does not unpack. Was the file cut off on its way?",
+      );
     }
   }
 
-  const isReference = (value) => value !== null && typeof value === "object" && "at" in value && "count" in value && "type" in value;
+  const isReference = (value) =>
+    value !== null && typeof value === "object" && "at" in value && "count" in value && "type" in value;
 
   function slice(blob, reference, name) {
     const Type = TYPES[reference.type];
-    if (!Type) throw new ReportError(`The data of this report is damaged: ${name} has the unknown type "${reference.type}".`);
+    if (!Type) {
+      throw new ReportError(`The data of this report is damaged: ${name} has the unknown type "${reference.type}".`);
+    }
     const end = reference.at + reference.count * Type.BYTES_PER_ELEMENT;
     if (!(reference.at >= 0 && reference.at % 4 === 0 && reference.count >= 0 && end <= blob.byteLength)) {
       throw new ReportError(`The data of this report is damaged: ${name} ends at byte ${end} of ${blob.byteLength}.`);
@@ -56,21 +63,43 @@
   function expectCounts(trace, cells, details) {
     const numCells = trace.num_steps * trace.num_layers;
     for (const [key, values] of Object.entries(cells)) {
-      if (values.length !== numCells) throw new ReportError(`The data of this report is damaged: cells.${key} has ${values.length} of ${numCells} cells.`);
+      if (values.length !== numCells) {
+        throw new ReportError(
+          `The data of this report is damaged: cells.${key} has ${values.length} of ${numCells} cells.`,
+        );
+      }
     }
     const [D, E, P] = [details.cell ? details.cell.length : 0, trace.num_experts, trace.setting.ranks];
     const M = details.instance_rows ? details.instance_rows.length : 0;
-    const wanted = { why: D, expert_rows: D * E, rows_before: D * P, rows_after: D * P, instance_begin: D + 1, instance_expert: M, instance_rank: M, traffic_before: D * P * P, traffic_after: D * P * P };
+    const wanted = {
+      why: D,
+      expert_rows: D * E,
+      rows_before: D * P,
+      rows_after: D * P,
+      instance_begin: D + 1,
+      instance_expert: M,
+      instance_rank: M,
+      traffic_before: D * P * P,
+      traffic_after: D * P * P,
+    };
     for (const [key, count] of Object.entries(wanted)) {
       const values = details[key];
-      if (D && values && values.length !== count) throw new ReportError(`The data of this report is damaged: details.${key} has ${values.length} of ${count} values.`);
+      if (D && values && values.length !== count) {
+        throw new ReportError(
+          `The data of this report is damaged: details.${key} has ${values.length} of ${count} values.`,
+        );
+      }
     }
   }
 
   async function read() {
     const metaNode = document.getElementById("report-meta");
     const dataNode = document.getElementById("report-data");
-    if (!metaNode || !dataNode) throw new ReportError("This file holds the page of a report, but no data. `megaflux report TRACE -o report.html` writes both.");
+    if (!metaNode || !dataNode) {
+      throw new ReportError(
+        "This file holds the page of a report, but no data. `megaflux report TRACE -o report.html` writes both.",
+      );
+    }
     let meta;
     try {
       meta = JSON.parse(metaNode.textContent);

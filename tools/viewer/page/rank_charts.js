@@ -11,7 +11,9 @@
   const sidesOf = (mode) => (mode === "both" ? ["before", "after"] : [mode]);
 
   function scales(trace, top, width, height, sides) {
-    const x = d3.scaleBand().domain(d3.range(trace.numRanks)).range([0, width]).paddingInner(trace.numRanks > 40 ? 0.2 : 0.28).paddingOuter(0.1);
+    const x = d3.scaleBand().domain(d3.range(trace.numRanks)).range([0, width]).paddingInner(
+      trace.numRanks > 40 ? 0.2 : 0.28,
+    ).paddingOuter(0.1);
     const inner = d3.scaleBand().domain(sides).range([0, x.bandwidth()]).paddingInner(sides.length > 1 ? 0.08 : 0);
     return { x, inner, y: d3.scaleLinear().domain([0, top * 1.03 || 1]).range([height, 0]) };
   }
@@ -26,7 +28,10 @@
   function axes(g, trace, x, y, width, height) {
     yAxis(g, y, width, format.short);
     xAxis(g, x, height, "rank", { values: roundIndices(trace.numRanks, width / 30) });
-    g.select(".axis.y").append("text").attr("class", "axis-title").attr("transform", `translate(-54,${height / 2}) rotate(-90)`).text("rows");
+    g.select(".axis.y").append("text").attr("class", "axis-title").attr(
+      "transform",
+      `translate(-54,${height / 2}) rotate(-90)`,
+    ).text("rows");
   }
 
   // {trace, detail, mode, top: largest row count of the scale, place: words for file names}
@@ -36,22 +41,51 @@
     const tau = trace.tauRows(detail);
     const mean = d3.mean(rows.before);
     const { node, body } = figure({
-      key: "rank_bars", trace, place, title: "Load of each rank", note: `tau is the least possible largest load: blocks of ${format.count(trace.entry.setting.block_rows)} rows, spread evenly`,
+      key: "rank_bars",
+      trace,
+      place,
+      title: "Load of each rank",
+      note: `tau is the least possible largest load: blocks of ${
+        format.count(trace.entry.setting.block_rows)
+      } rows, spread evenly`,
       legend: sides.map((side) => ({ colour: side, text: NAMES[side] })),
-      csv: () => [["rank", "rows_before", "rows_after", "tau_rows"], ...d3.range(trace.numRanks).map((rank) => [rank, rows.before[rank], rows.after[rank], tau])],
+      csv: () => [
+        ["rank", "rows_before", "rows_after", "tau_rows"],
+        ...d3.range(trace.numRanks).map((rank) => [rank, rows.before[rank], rows.after[rank], tau]),
+      ],
     });
     pane.append(node);
-    const { svg, g, width, height } = drawing(body, { height: 280, margin: MARGIN, label: `Rows of ${trace.numRanks} ranks. Arrow keys read the values.` });
+    const { svg, g, width, height } = drawing(body, {
+      height: 280,
+      margin: MARGIN,
+      label: `Rows of ${trace.numRanks} ranks. Arrow keys read the values.`,
+    });
     const { x, inner, y } = scales(trace, top, width, height, sides);
     axes(g, trace, x, y, width, height);
     for (const side of sides) {
-      g.append("g").selectAll("rect").data(Array.from(rows[side])).enter().append("rect").attr("class", `rank-bar ${side}-fill`).attr("data-side", side).attr("data-rows", (d) => d)
-        .attr("x", (d, rank) => x(rank) + inner(side)).attr("width", inner.bandwidth()).attr("y", (d) => y(d)).attr("height", (d) => height - y(d)).attr("rx", Math.min(2, inner.bandwidth() / 4));
+      g.append("g").selectAll("rect").data(Array.from(rows[side])).enter().append("rect").attr(
+        "class",
+        `rank-bar ${side}-fill`,
+      ).attr("data-side", side).attr("data-rows", (d) => d)
+        .attr("x", (d, rank) => x(rank) + inner(side)).attr("width", inner.bandwidth()).attr("y", (d) => y(d)).attr(
+          "height",
+          (d) => height - y(d),
+        ).attr("rx", Math.min(2, inner.bandwidth() / 4));
     }
     tauLine(g, y, width, tau);
     const tipOf = (rank) => ({
-      key: rank, title: `rank ${rank}`,
-      rows: [...["before", "after"].map((side) => [NAMES[side], `${format.rows(rows[side][rank])}, ${format.factor(rows[side][rank] / mean)} mean`, `${side}-ink`]), ["tau", format.rows(tau)]],
+      key: rank,
+      title: `rank ${rank}`,
+      rows: [
+        ...["before", "after"].map((
+          side,
+        ) => [
+          NAMES[side],
+          `${format.rows(rows[side][rank])}, ${format.factor(rows[side][rank] / mean)} mean`,
+          `${side}-ink`,
+        ]),
+        ["tau", format.rows(tau)],
+      ],
     });
     hover(svg, (event) => {
       const rank = Math.floor((d3.clientPoint(g.node(), event)[0] / width) * trace.numRanks);
@@ -69,7 +103,10 @@
 
   function hatch(g, side) {
     const id = `hatch-${side}-${++patterns}`;
-    const pattern = g.append("defs").append("pattern").attr("id", id).attr("width", 5).attr("height", 5).attr("patternUnits", "userSpaceOnUse").attr("patternTransform", "rotate(45)");
+    const pattern = g.append("defs").append("pattern").attr("id", id).attr("width", 5).attr("height", 5).attr(
+      "patternUnits",
+      "userSpaceOnUse",
+    ).attr("patternTransform", "rotate(45)");
     pattern.append("rect").attr("class", `${side}-soft-fill`).attr("width", 5).attr("height", 5);
     pattern.append("rect").attr("class", `${side}-fill`).attr("width", 2).attr("height", 5);
     return id;
@@ -79,25 +116,45 @@
   function stacked(instances, numRanks) {
     const below = new Float64Array(numRanks);
     const order = new Int32Array(numRanks);
-    return [...instances].sort((a, b) => a.isReplica - b.isReplica || b.rows - a.rows || a.expert - b.expert).map((instance) => {
-      const from = below[instance.rank];
-      below[instance.rank] += instance.rows;
-      return { ...instance, from, place: order[instance.rank]++ };
-    });
+    return [...instances].sort((a, b) => a.isReplica - b.isReplica || b.rows - a.rows || a.expert - b.expert).map(
+      (instance) => {
+        const from = below[instance.rank];
+        below[instance.rank] += instance.rows;
+        return { ...instance, from, place: order[instance.rank]++ };
+      },
+    );
   }
 
   // {trace, detail, mode, top, expert, open(expert), place}
   function expertStacks(pane, { trace, detail, mode, top, expert, open, place }) {
     const sides = sidesOf(mode);
     const expertRows = trace.expertRows(detail);
-    const instances = Object.fromEntries(["before", "after"].map((side) => [side, stacked(trace.instances(detail, side), trace.numRanks)]));
+    const instances = Object.fromEntries(
+      ["before", "after"].map((side) => [side, stacked(trace.instances(detail, side), trace.numRanks)]),
+    );
     const { node, body } = figure({
-      key: "expert_stacks", trace, place, title: "Which experts make up the load", note: "one segment an expert, largest at the bottom; click one to follow the expert",
-      legend: [...sides.map((side) => ({ colour: side, text: `${NAMES[side]}: owned` })), ...(sides.includes("after") ? [{ colour: "after", look: "hatched", text: "replica" }] : [])],
-      csv: () => [["placement", "rank", "expert", "owner", "is_replica", "rows"], ...sides.flatMap((side) => instances[side].map((i) => [side, i.rank, i.expert, trace.ownerOf[i.expert], i.isReplica ? 1 : 0, i.rows]))],
+      key: "expert_stacks",
+      trace,
+      place,
+      title: "Which experts make up the load",
+      note: "one segment an expert, largest at the bottom; click one to follow the expert",
+      legend: [
+        ...sides.map((side) => ({ colour: side, text: `${NAMES[side]}: owned` })),
+        ...(sides.includes("after") ? [{ colour: "after", look: "hatched", text: "replica" }] : []),
+      ],
+      csv: () => [
+        ["placement", "rank", "expert", "owner", "is_replica", "rows"],
+        ...sides.flatMap((side) =>
+          instances[side].map((i) => [side, i.rank, i.expert, trace.ownerOf[i.expert], i.isReplica ? 1 : 0, i.rows])
+        ),
+      ],
     });
     pane.append(node);
-    const { svg, g, width, height } = drawing(body, { height: 380, margin: MARGIN, label: "Experts stacked by rank. Arrow keys walk over the segments, Enter follows an expert." });
+    const { svg, g, width, height } = drawing(body, {
+      height: 380,
+      margin: MARGIN,
+      label: "Experts stacked by rank. Arrow keys walk over the segments, Enter follows an expert.",
+    });
     const { x, inner, y } = scales(trace, top, width, height, sides);
     axes(g, trace, x, y, width, height);
     const stacks = g.append("g").attr("class", "stacks");
@@ -106,8 +163,12 @@
       const pattern = hatch(g, side);
       for (const each of instances[side]) {
         const tall = y(each.from) - y(each.from + each.rows);
-        const rect = stacks.append("rect").attr("class", `segment ${side}-fill ${each.isReplica ? "replica" : ""} ${tall > 3 ? "parted" : ""}`)
-          .attr("data-expert", each.expert).attr("x", x(each.rank) + inner(side)).attr("width", inner.bandwidth()).attr("y", y(each.from + each.rows)).attr("height", Math.max(0.5, tall))
+        const rect = stacks.append("rect").attr(
+          "class",
+          `segment ${side}-fill ${each.isReplica ? "replica" : ""} ${tall > 3 ? "parted" : ""}`,
+        )
+          .attr("data-expert", each.expert).attr("x", x(each.rank) + inner(side)).attr("width", inner.bandwidth())
+          .attr("y", y(each.from + each.rows)).attr("height", Math.max(0.5, tall))
           .attr("fill-opacity", each.isReplica ? 1 : each.place % 2 ? 0.68 : 0.94);
         if (each.isReplica) rect.style("fill", `url(#${pattern})`).style("stroke", `var(--${side})`);
         drawn.push({ ...each, side, rect: rect.node() });
@@ -132,8 +193,15 @@
     const total = d3.sum(expertRows);
     const byRect = new Map(drawn.map((each) => [each.rect, each]));
     const tipOf = (each) => ({
-      key: each, title: `expert ${each.expert}${each.isReplica ? ", replica" : ""} on rank ${each.rank}`,
-      rows: [["placement", NAMES[each.side], `${each.side}-ink`], ["owner", `rank ${trace.ownerOf[each.expert]}`], ["rows here", format.rows(each.rows)], ["rows in all", `${format.count(expertRows[each.expert])}, ${format.percent(expertRows[each.expert] / total)}`]],
+      key: each,
+      title: `expert ${each.expert}${each.isReplica ? ", replica" : ""} on rank ${each.rank}`,
+      rows: [["placement", NAMES[each.side], `${each.side}-ink`], ["owner", `rank ${trace.ownerOf[each.expert]}`], [
+        "rows here",
+        format.rows(each.rows),
+      ], [
+        "rows in all",
+        `${format.count(expertRows[each.expert])}, ${format.percent(expertRows[each.expert] / total)}`,
+      ]],
     });
     const light = (expert) => {
       stacks.classed("dimmed", expert !== null);
@@ -152,9 +220,12 @@
       const each = byRect.get(event.target);
       if (each) open(each.expert);
     });
-    const byPlace = [...drawn].sort((a, b) => a.rank - b.rank || (a.side < b.side ? 1 : a.side > b.side ? -1 : a.place - b.place));
+    const byPlace = [...drawn].sort((a, b) =>
+      a.rank - b.rank || (a.side < b.side ? 1 : a.side > b.side ? -1 : a.place - b.place)
+    );
     walk(svg, {
-      count: () => byPlace.length, open: (index) => open(byPlace[index].expert),
+      count: () => byPlace.length,
+      open: (index) => open(byPlace[index].expert),
       show: (index) => {
         const each = byPlace[index];
         const [frame, box] = [svg.getBoundingClientRect(), each.rect.getBoundingClientRect()];
@@ -164,7 +235,10 @@
         speak(`${tip.title}: ${tip.rows.map(([name, value]) => `${name} ${value}`).join(", ")}`);
       },
     });
-    svg.addEventListener("blur", () => { hideTip(); light(lit = null); });
+    svg.addEventListener("blur", () => {
+      hideTip();
+      light(lit = null);
+    });
   }
 
   megaflux.rankCharts = { rankBars, expertStacks };

@@ -9,13 +9,19 @@
   let isSpyPaused = true;
 
   const app = {
-    get state() { return address.state; },
+    get state() {
+      return address.state;
+    },
     get traces() {
       const { trace, with: other } = address.state;
       return [report.traces[trace], ...(other === null ? [] : [report.traces[other]])];
     },
-    get maxLayer() { return d3.max(app.traces, ({ numLayers }) => numLayers) - 1; },
-    get maxStep() { return d3.max(app.traces, ({ numSteps }) => numSteps) - 1; },
+    get maxLayer() {
+      return d3.max(app.traces, ({ numLayers }) => numLayers) - 1;
+    },
+    get maxStep() {
+      return d3.max(app.traces, ({ numSteps }) => numSteps) - 1;
+    },
     go: address.go,
     redraw(id) {
       sections.get(id).isDirty = true;
@@ -24,7 +30,11 @@
     // The chosen layer and step as far as the trace has them.
     placeIn(trace) {
       const { layer, step } = address.state;
-      return { layer: Math.min(layer, trace.numLayers - 1), step: Math.min(step, trace.numSteps - 1), isInside: layer < trace.numLayers && step < trace.numSteps };
+      return {
+        layer: Math.min(layer, trace.numLayers - 1),
+        step: Math.min(step, trace.numSteps - 1),
+        isInside: layer < trace.numLayers && step < trace.numSteps,
+      };
     },
     goToCell(trace, cell) {
       if (cell !== undefined) address.go({ layer: trace.layerOf(cell), step: trace.stepOf(cell) });
@@ -66,14 +76,20 @@
 
   // Any wish, such as an address typed by hand, becomes a place that exists.
   function settled(wanted) {
-    const whole = (value, count, otherwise) => (Number.isInteger(value) && value >= 0 && value < count ? value : otherwise);
+    const whole = (
+      value,
+      count,
+      otherwise,
+    ) => (Number.isInteger(value) && value >= 0 && value < count ? value : otherwise);
     const trace = whole(wanted.trace, report.traces.length, 0);
     let other = whole(wanted.with, report.traces.length, null);
     if (other === trace) other = null;
     const shown = [report.traces[trace], ...(other === null ? [] : [report.traces[other]])];
     const worst = shown[0].worstCell;
     return {
-      section: views.some(({ id }) => id === wanted.section) ? wanted.section : "overview", trace, with: other,
+      section: views.some(({ id }) => id === wanted.section) ? wanted.section : "overview",
+      trace,
+      with: other,
       layer: whole(wanted.layer, d3.max(shown, ({ numLayers }) => numLayers), shown[0].layerOf(worst)),
       step: whole(wanted.step, d3.max(shown, ({ numSteps }) => numSteps), shown[0].stepOf(worst)),
       expert: whole(wanted.expert, d3.max(shown, ({ numExperts }) => numExperts), null),
@@ -129,7 +145,9 @@
     node.scrollIntoView({ block: "start" });
     if (focus) node.querySelector("h2").focus({ preventScroll: true });
     markNav();
-    setTimeout(() => { isSpyPaused = false; }, 300);
+    setTimeout(() => {
+      isSpyPaused = false;
+    }, 300);
   }
 
   function markNav() {
@@ -144,11 +162,29 @@
     for (const view of views) {
       const name = `title-${view.id}`;
       const host = h("div", { class: "section-host" });
-      const node = h("section", { id: `section-${view.id}`, class: `section section-${view.id}`, "aria-labelledby": name },
-        h("div", { class: "section-head" }, h("h2", { id: name, tabindex: -1 }, view.title), view.lead && h("p", { class: "soft" }, view.lead)), host);
+      const node = h(
+        "section",
+        { id: `section-${view.id}`, class: `section section-${view.id}`, "aria-labelledby": name },
+        h(
+          "div",
+          { class: "section-head" },
+          h("h2", { id: name, tabindex: -1 }, view.title),
+          view.lead && h("p", { class: "soft" }, view.lead),
+        ),
+        host,
+      );
       main.append(node);
       sections.set(view.id, { view, node, host, isDirty: true, isVisible: false });
-      nav.append(h("a", { href: `#section=${view.id}`, "data-section": view.id, on: { click: (event) => { event.preventDefault(); app.openSection(view.id); } } }, view.nav));
+      nav.append(h("a", {
+        href: `#section=${view.id}`,
+        "data-section": view.id,
+        on: {
+          click: (event) => {
+            event.preventDefault();
+            app.openSection(view.id);
+          },
+        },
+      }, view.nav));
     }
   }
 
@@ -156,9 +192,32 @@
     const names = report.traces.map(({ name }, index) => [index, name]);
     const { trace, with: other } = address.state;
     document.querySelector(".tools").replaceChildren(...[
-      names.length > 1 ? select({ label: "Trace A", key: "trace-a", options: names, value: trace, onChange: (value) => address.go({ trace: Number(value), with: other === Number(value) ? trace : other }) }) : h("span", { class: "trace-name", title: names[0][1] }, names[0][1]),
-      names.length > 1 && select({ label: "beside B", key: "trace-b", options: [["", "none"], ...names.filter(([index]) => index !== trace)], value: other === null ? "" : other, onChange: (value) => address.go({ with: value === "" ? null : Number(value) }) }),
-      choice({ label: "Colours", key: "theme", options: [["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]], value: theme.mode, onChange: (value) => theme.set(value) }),
+      names.length > 1
+        ? select({
+          label: "Trace A",
+          badge: "A",
+          key: "trace-a",
+          options: names,
+          value: trace,
+          onChange: (value) => address.go({ trace: Number(value), with: other === Number(value) ? trace : other }),
+        })
+        : h("span", { class: "trace-name", title: names[0][1] }, names[0][1]),
+      names.length > 1 &&
+      select({
+        label: "Trace B, beside A",
+        badge: "B",
+        key: "trace-b",
+        options: [["", "none"], ...names.filter(([index]) => index !== trace)],
+        value: other === null ? "" : other,
+        onChange: (value) => address.go({ with: value === "" ? null : Number(value) }),
+      }),
+      choice({
+        label: "Colours",
+        key: "theme",
+        options: [["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]],
+        value: theme.mode,
+        onChange: (value) => theme.set(value),
+      }),
       button("?", () => megaflux.keys.show(), { class: "tool round", title: "Keys", "aria-label": "Keys" }),
     ].filter(Boolean));
   }
@@ -169,7 +228,9 @@
 
   function watch() {
     const near = new IntersectionObserver((entries) => {
-      for (const { target, isIntersecting } of entries) sections.get(target.id.replace("section-", "")).isVisible = isIntersecting;
+      for (const { target, isIntersecting } of entries) {
+        sections.get(target.id.replace("section-", "")).isVisible = isIntersecting;
+      }
       schedule();
     }, { rootMargin: "300px 0px" });
     const spy = new IntersectionObserver((entries) => {
@@ -183,7 +244,9 @@
     }
     let width = main.clientWidth;
     const top = document.querySelector(".top");
-    new ResizeObserver(() => document.documentElement.style.setProperty("--top", `${top.offsetHeight}px`)).observe(top);
+    new ResizeObserver(() => document.documentElement.style.setProperty("--top", `${top.offsetHeight}px`)).observe(
+      top,
+    );
     new ResizeObserver(() => {
       if (Math.abs(main.clientWidth - width) < 2 || document.body.classList.contains("on-paper")) return;
       width = main.clientWidth;
@@ -191,13 +254,18 @@
       schedule();
     }).observe(main);
     address.onChange(follow);
-    theme.onChange(() => { dirtyAll(); schedule(); });
+    theme.onChange(() => {
+      dirtyAll();
+      schedule();
+    });
   }
 
   function follow(changed, origin) {
     for (const section of sections.values()) {
       if (section.view.takes.some((field) => changed.has(field))) section.isDirty = true;
-      else if (section.view.follow && !section.isDirty && (changed.has("layer") || changed.has("step"))) section.view.follow(app);
+      else if (section.view.follow && !section.isDirty && (changed.has("layer") || changed.has("step"))) {
+        section.view.follow(app);
+      }
     }
     if (changed.has("trace") || changed.has("with")) layTools();
     markNav();
@@ -211,7 +279,7 @@
       document.body.classList.toggle("on-paper", isPaper);
       theme.setPaper(isPaper);
       dirtyAll();
-      if (isPaper) for (const section of sections.values()) draw(section);
+      if (isPaper) { for (const section of sections.values()) draw(section); }
       else schedule();
     };
     addEventListener("beforeprint", () => turn(true));
@@ -221,13 +289,24 @@
   function layFoot() {
     document.querySelector(".foot").append(
       h("p", null, `Made by megaflux ${report.version} with `, h("code", null, report.command)),
-      h("p", null, "One file, no network. Drawn with D3, copyright Mike Bostock, BSD 3-Clause licence; its text stands in the source of this page."));
+      h(
+        "p",
+        null,
+        "One file, no network. Drawn with D3, copyright Mike Bostock, BSD 3-Clause licence; its text stands in the source of this page.",
+      ),
+    );
   }
 
   function fail(error) {
     const isOurs = error instanceof megaflux.payload.ReportError;
-    document.getElementById("notice").replaceChildren(h("div", { class: "notice" }, h("strong", null, "This report cannot be shown"),
-      h("p", null, isOurs ? error.message : `Something in the page went wrong: ${error.message}`)));
+    document.getElementById("notice").replaceChildren(
+      h(
+        "div",
+        { class: "notice" },
+        h("strong", null, "This report cannot be shown"),
+        h("p", null, isOurs ? error.message : `Something in the page went wrong: ${error.message}`),
+      ),
+    );
     document.body.classList.add("failed");
     window.megafluxFailed = String(error.message);
     if (!isOurs) throw error;
@@ -246,9 +325,18 @@
     draw(sections.get("overview"));
     watch();
     if (address.state.section !== "overview") show(address.state.section, { focus: false });
-    else setTimeout(() => { isSpyPaused = false; }, 300);
-    document.querySelector("[data-skip]").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
-    requestAnimationFrame(() => setTimeout(() => { window.megafluxReady = performance.now(); }));
+    else {setTimeout(() => {
+        isSpyPaused = false;
+      }, 300);}
+    document.querySelector("[data-skip]").addEventListener("click", (event) => {
+      event.preventDefault();
+      main.focus();
+    });
+    requestAnimationFrame(() =>
+      setTimeout(() => {
+        window.megafluxReady = performance.now();
+      })
+    );
   }
 
   megaflux.app = app;

@@ -50,13 +50,34 @@
     if (palette) return palette;
     const style = getComputedStyle(root);
     const named = {};
-    for (const name of ["page", "surface", "sunken", "ink", "ink-soft", "ink-faint", "line", "grid", "before", "before-soft", "after", "after-soft", "ideal", "mark", "mark-halo", "focus"]) {
+    for (
+      const name of [
+        "page",
+        "surface",
+        "sunken",
+        "ink",
+        "ink-soft",
+        "ink-faint",
+        "line",
+        "grid",
+        "before",
+        "before-soft",
+        "after",
+        "after-soft",
+        "ideal",
+        "mark",
+        "mark-halo",
+        "focus",
+      ]
+    ) {
       named[name] = style.getPropertyValue(`--${name}`).trim();
     }
     const isDark = root.dataset.shown === "dark";
-    const heat = d3.interpolateRgbBasis(isDark
-      ? ["#1b212a", "#3a2160", "#7d2a6b", "#c44a55", "#ee8c4a", "#f8c987", "#fff6df"]
-      : ["#f6f3ee", "#f7dcb4", "#f0ae72", "#dd6f4f", "#ad3763", "#6a1f69", "#2a0d45"]);
+    const heat = d3.interpolateRgbBasis(
+      isDark
+        ? ["#1b212a", "#3a2160", "#7d2a6b", "#c44a55", "#ee8c4a", "#f8c987", "#fff6df"]
+        : ["#f6f3ee", "#f7dcb4", "#f0ae72", "#dd6f4f", "#ad3763", "#6a1f69", "#2a0d45"],
+    );
     const loss = d3.interpolateRgbBasis([named.sunken, named["before-soft"], named.before]);
     const win = d3.interpolateRgbBasis([named.sunken, named["after-soft"], named.after]);
     palette = { ...named, isDark, heat, gain: (t) => (t < 0 ? loss(-t) : win(t)) };
@@ -73,5 +94,14 @@
 
   system.addEventListener("change", apply);
   apply();
-  megaflux.theme = { set, setPaper, colours, pixels, onChange: (listener) => listeners.push(listener), get mode() { return mode; } };
+  megaflux.theme = {
+    set,
+    setPaper,
+    colours,
+    pixels,
+    onChange: (listener) => listeners.push(listener),
+    get mode() {
+      return mode;
+    },
+  };
 })();

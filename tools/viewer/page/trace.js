@@ -20,8 +20,13 @@
     let sum = 0;
     for (const value of sorted) sum += value;
     return {
-      count: sorted.length, min: sorted.length ? sorted[0] : NaN, median: percentile(sorted, 0.5), p90: percentile(sorted, 0.9),
-      p99: percentile(sorted, 0.99), max: sorted.length ? sorted[sorted.length - 1] : NaN, mean: sorted.length ? sum / sorted.length : NaN,
+      count: sorted.length,
+      min: sorted.length ? sorted[0] : NaN,
+      median: percentile(sorted, 0.5),
+      p90: percentile(sorted, 0.9),
+      p99: percentile(sorted, 0.99),
+      max: sorted.length ? sorted[sorted.length - 1] : NaN,
+      mean: sorted.length ? sum / sorted.length : NaN,
     };
   }
 
@@ -39,7 +44,9 @@
       this.details = details;
       this.detailCells = details.cell || new Uint32Array(0);
       this.cache = new Map();
-      if (cells.churn) this.cells.churn = new Float32Array(cells.churn).map((value) => (value === NO_PREVIOUS_STEP ? NaN : value));
+      if (cells.churn) {
+        this.cells.churn = new Float32Array(cells.churn).map((value) => (value === NO_PREVIOUS_STEP ? NaN : value));
+      }
     }
 
     once(key, make) {
@@ -47,19 +54,36 @@
       return this.cache.get(key);
     }
 
-    cellOf(layer, step) { return step * this.numLayers + layer; }
-    layerOf(cell) { return cell % this.numLayers; }
-    stepOf(cell) { return Math.floor(cell / this.numLayers); }
+    cellOf(layer, step) {
+      return step * this.numLayers + layer;
+    }
+    layerOf(cell) {
+      return cell % this.numLayers;
+    }
+    stepOf(cell) {
+      return Math.floor(cell / this.numLayers);
+    }
 
     // Models number their layers themselves; the index counts the recorded ones from 0.
-    modelLayer(layer) { return this.entry.layers && this.entry.layers[layer] !== undefined ? this.entry.layers[layer] : layer; }
-    get hasModelLayers() { return this.once("model layers", () => d3.range(this.numLayers).some((layer) => this.modelLayer(layer) !== layer)); }
-    layerWords(layer) { return this.hasModelLayers ? `model layer ${this.modelLayer(layer)} (index ${layer})` : `layer ${layer}`; }
+    modelLayer(layer) {
+      return this.entry.layers && this.entry.layers[layer] !== undefined ? this.entry.layers[layer] : layer;
+    }
+    get hasModelLayers() {
+      return this.once(
+        "model layers",
+        () => d3.range(this.numLayers).some((layer) => this.modelLayer(layer) !== layer),
+      );
+    }
+    layerWords(layer) {
+      return this.hasModelLayers ? `model layer ${this.modelLayer(layer)} (index ${layer})` : `layer ${layer}`;
+    }
     stepWords(step) {
       const first = this.entry.first_step || 0;
       return first ? `step ${first + step} (index ${step})` : `step ${step}`;
     }
-    cellWords(layer, step) { return `${this.layerWords(layer)}, ${this.stepWords(step)}`; }
+    cellWords(layer, step) {
+      return `${this.layerWords(layer)}, ${this.stepWords(step)}`;
+    }
 
     // Position of a cell among those with full detail, or -1.
     detailOf(cell) {
@@ -78,7 +102,9 @@
       return [flags & 1 && "warm-up", flags & 2 && "replay"].filter(Boolean).join(", ");
     }
 
-    overall(key, values) { return this.once(`all ${key}`, () => distribution(values)); }
+    overall(key, values) {
+      return this.once(`all ${key}`, () => distribution(values));
+    }
 
     ofLayer(key, values, layer) {
       return this.once(`layer ${key} ${layer}`, () => {
@@ -102,7 +128,9 @@
     worstCells(values, count) {
       const best = [];
       for (let cell = 0; cell < values.length; ++cell) {
-        if (Number.isNaN(values[cell]) || (best.length === count && !(values[cell] > values[best[count - 1]]))) continue;
+        if (Number.isNaN(values[cell]) || (best.length === count && !(values[cell] > values[best[count - 1]]))) {
+          continue;
+        }
         let at = best.length;
         while (at > 0 && values[cell] > values[best[at - 1]]) --at;
         best.splice(at, 0, cell);
@@ -111,8 +139,12 @@
       return best;
     }
 
-    expertRows(detail) { return this.details.expert_rows.subarray(detail * this.numExperts, (detail + 1) * this.numExperts); }
-    rankRows(detail, side) { return this.details[`rows_${side}`].subarray(detail * this.numRanks, (detail + 1) * this.numRanks); }
+    expertRows(detail) {
+      return this.details.expert_rows.subarray(detail * this.numExperts, (detail + 1) * this.numExperts);
+    }
+    rankRows(detail, side) {
+      return this.details[`rows_${side}`].subarray(detail * this.numRanks, (detail + 1) * this.numRanks);
+    }
     traffic(detail, side) {
       const all = this.details[`traffic_${side}`];
       const size = this.numRanks * this.numRanks;
@@ -122,13 +154,22 @@
     // [{expert, rank, rows, isReplica}]: with the plan, or every expert on its owner.
     instances(detail, side) {
       if (side === "before") {
-        return Array.from(this.expertRows(detail), (rows, expert) => ({ expert, rank: this.ownerOf[expert], rows, isReplica: false }))
+        return Array.from(
+          this.expertRows(detail),
+          (rows, expert) => ({ expert, rank: this.ownerOf[expert], rows, isReplica: false }),
+        )
           .filter(({ rows }) => rows > 0);
       }
-      const { instance_begin: begin, instance_expert: experts, instance_rank: ranks, instance_rows: rows } = this.details;
+      const { instance_begin: begin, instance_expert: experts, instance_rank: ranks, instance_rows: rows } =
+        this.details;
       const found = [];
       for (let i = begin[detail]; i < begin[detail + 1]; ++i) {
-        found.push({ expert: experts[i], rank: ranks[i], rows: rows[i], isReplica: this.ownerOf[experts[i]] !== ranks[i] });
+        found.push({
+          expert: experts[i],
+          rank: ranks[i],
+          rows: rows[i],
+          isReplica: this.ownerOf[experts[i]] !== ranks[i],
+        });
       }
       return found;
     }
