@@ -193,7 +193,14 @@ TEST(SearchPaper, follows_the_example_of_its_header) {
   Problem problem(rows_config({0, 0, 1, 1, 2, 2, 3, 3}, 4, 2), {9, 5, 7, 3, 3, 2, 2, 1});
   search_paper(DonorOrder::kOverload, CopiesPerRound::kOne, problem.state);
   EXPECT_EQ(problem.search_loads(), (std::vector<int32_t>(4, 8)));
-  EXPECT_EQ(problem.num_replicas(), 3);
+  const std::vector<std::array<int32_t, 3>> expected = {{0, 3, 5}, {2, 2, 3}, {1, 1, 1}};
+  ASSERT_EQ(problem.state.replicas().size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const SearchReplica& replica = problem.state.replicas()[i];
+    EXPECT_EQ(problem.domain().experts[replica.expert], expected[i][0]) << i;
+    EXPECT_EQ(replica.rank, expected[i][1]) << i;
+    EXPECT_EQ(replica.blocks, expected[i][2]) << i;
+  }
 }
 
 TEST(SearchPaper, the_number_of_copies_a_round_changes_which_experts_are_spread) {

@@ -1,13 +1,14 @@
 // The four greedy searches of the paper. In each of at most s P + 2 rounds the donors, ranks above
-// tau, take turns; a donor gives blocks of its owned experts, largest first. A move takes min(what
-// the owner has left, what the receiver lacks to tau), so a donor may fall below tau and receive
-// later. Receivers that hold the expert come first (active replicas, then resident copies: neither
-// needs a transfer), then fresh slots; the lightest rank first.
+// tau, take turns; a turn gives blocks of one owned expert, the one with most left. A move takes
+// min(what the owner has left, what the receiver lacks to tau), so a donor may fall below tau and
+// receive later. Receivers that hold the expert come first (active replicas, then resident copies:
+// neither needs a transfer), then fresh slots; the lightest rank first.
 //
 // Example: blocks {9, 5, 7, 3, 3, 2, 2, 1}, 4 ranks with two experts each, loads {14, 10, 5, 3},
 // tau 8.
-//   Rank 0, expert 0: 5 blocks to rank 3, then expert 1: 3 blocks to rank 2 (rank 0 now lacks 2);
-//   rank 1, expert 2: 2 blocks to rank 0. Loads {8, 8, 8, 8}, 3 replicas, 10 blocks moved.
+//   Round 1: rank 0, expert 0: 5 blocks to rank 3; rank 1, expert 2: 3 blocks to rank 2 (rank 1 now
+//   lacks 1). Round 2: rank 0, expert 1, which has 5 left, expert 0 only 4: 1 block to rank 1.
+//   Loads {8, 8, 8, 8}, 3 replicas, 9 blocks moved.
 #pragma once
 
 #include <algorithm>
@@ -89,16 +90,23 @@ MF_HOST_DEVICE bool spread_expert(CopiesPerRound copies, int32_t expert, SearchV
   return moved;
 }
 
-// One donor's turn: its experts, largest first, each once, until it is no longer above tau.
+// One donor's turn: the expert with most left that can move at all; whether anything moved.
 template <class Lanes>
 MF_HOST_DEVICE bool donate(CopiesPerRound copies, int32_t donor, SearchView<Lanes>& state) {
   const ProblemView& p = state.problem();
-  bool moved = false;
-  for (int32_t e = p.first_owned[donor]; e < p.first_owned[donor + 1] && state.gap(donor) > 0;
-       ++e) {
-    moved |= spread_expert(copies, e, state);
+  int64_t tried = kNoKey;
+  for (;;) {
+    int64_t most = 0;
+    for (int32_t e = p.first_owned[donor] + state.lanes().first(); e < p.first_owned[donor + 1];
+         e += Lanes::kCount) {
+      const int64_t key = max_key(state.own_left(e), e);
+      if (key < tried) most = std::max(most, key);
+    }
+    most = state.lanes().max(most);
+    if (value_of(most) == 0) return false;
+    if (spread_expert(copies, id_of_max(most), state)) return true;
+    tried = most;
   }
-  return moved;
 }
 
 }  // namespace paper
