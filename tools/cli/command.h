@@ -28,6 +28,7 @@ struct Invocation {
 // Each adds one command to `app`; the options live as long as `invocation`.
 void add_run_command(CLI::App& app, Invocation& invocation);
 void add_plan_command(CLI::App& app, Invocation& invocation);
+void add_simulate_command(CLI::App& app, Invocation& invocation);
 void add_bench_command(CLI::App& app, Invocation& invocation);
 void add_doctor_command(CLI::App& app, Invocation& invocation);
 

@@ -43,6 +43,40 @@ int64_t parse_integer(std::string_view argument, std::string_view text, Limits l
   return value;
 }
 
+std::vector<int64_t> parse_integers(std::string_view argument, std::string_view text,
+                                    Limits limits) {
+  std::vector<int64_t> values;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const int64_t value = parse_integer(argument, text.substr(begin, end - begin), limits);
+    MF_CHECK(std::find(values.begin(), values.end(), value) == values.end(), argument, ": ", value,
+             " stands twice in ", text);
+    values.push_back(value);
+    begin = end + 1;
+  }
+  return values;
+}
+
+std::vector<IntegerRange> parse_ranges(std::string_view argument, std::string_view text,
+                                       Limits limits) {
+  std::vector<IntegerRange> ranges;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const size_t dash = word.find('-', 1);
+    IntegerRange range;
+    range.first = parse_integer(argument, word.substr(0, dash), limits);
+    range.last = dash == std::string_view::npos
+                     ? range.first
+                     : parse_integer(argument, word.substr(dash + 1), limits);
+    MF_CHECK(range.first <= range.last, argument, ": ", word, " runs backwards, ", range.first,
+             " must be at most ", range.last);
+    ranges.push_back(range);
+    begin = end + 1;
+  }
+  return ranges;
+}
+
 double parse_decimal(std::string_view argument, std::string_view text, double least, double most) {
   double value = 0;
   MF_CHECK(read_number(trimmed(text), value) && std::isfinite(value), argument, ": '", text,

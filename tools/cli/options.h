@@ -30,6 +30,18 @@ int64_t parse_integer(std::string_view argument, std::string_view text, Limits l
 double parse_decimal(std::string_view argument, std::string_view text, double least, double most);
 void check_choice(std::string_view argument, std::string_view text, const Choices& choices);
 
+// "8,16,64": at least one integer, none twice.
+std::vector<int64_t> parse_integers(std::string_view argument, std::string_view text,
+                                    Limits limits);
+
+// "0-7,9": a single number is a range of one.
+struct IntegerRange {
+  int64_t first = 0;
+  int64_t last = 0;
+};
+std::vector<IntegerRange> parse_ranges(std::string_view argument, std::string_view text,
+                                       Limits limits);
+
 // "a|b|c".
 std::string join_choices(const Choices& choices);
 

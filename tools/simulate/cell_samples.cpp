@@ -50,14 +50,15 @@ double max_violation_of(const LoadTable& loads) {
 }  // namespace
 
 LoadSamples::LoadSamples(size_t num_cells) {
-  for (auto* column : {&kappa, &max_violation, &imbalance, &peak_rows, &remote_rows, &pair_rows,
-                       &fixed_us, &ideal_us, &routed_ideal_us}) {
+  for (auto* column : {&total_rows, &kappa, &max_violation, &imbalance, &peak_rows, &remote_rows,
+                       &pair_rows, &fixed_us, &ideal_us, &routed_ideal_us}) {
     column->assign(num_cells, kNull);
   }
 }
 
 void LoadSamples::set(size_t cell, const LoadTable& loads, const StepFigures& figures) {
   if (!figures.has_plan) return;
+  total_rows[cell] = static_cast<float>(figures.total_rows);
   kappa[cell] = static_cast<float>(figures.kappa);
   max_violation[cell] = static_cast<float>(max_violation_of(loads));
   imbalance[cell] = static_cast<float>(figures.imbalance_fixed);
@@ -70,6 +71,7 @@ void LoadSamples::set(size_t cell, const LoadTable& loads, const StepFigures& fi
 }
 
 void LoadSamples::summarise(SweepRow& row) const {
+  row.total_rows = spread_of(total_rows);
   row.kappa = spread_of(kappa);
   row.max_violation = spread_of(max_violation);
   row.imbalance_fixed = spread_of(imbalance);

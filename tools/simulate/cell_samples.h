@@ -16,7 +16,7 @@ struct LoadSamples {
   void set(size_t cell, const LoadTable& loads, const StepFigures& figures);
   void summarise(SweepRow& row) const;
 
-  std::vector<float> kappa, max_violation, imbalance, peak_rows;
+  std::vector<float> total_rows, kappa, max_violation, imbalance, peak_rows;
   std::vector<float> remote_rows, pair_rows;               // -1 = null
   std::vector<float> fixed_us, ideal_us, routed_ideal_us;  // -1 = null
 };

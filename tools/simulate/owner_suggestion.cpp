@@ -179,7 +179,7 @@ class OwnerSearch {
   std::vector<int32_t> owner_of_;
   std::vector<int32_t> owned_;
   int32_t ranks_with_more_ = 0;  // than floor(E / P) experts
-  std::vector<int64_t> loads_;  // [steps, P]
+  std::vector<int64_t> loads_;   // [steps, P]
   std::vector<Top> top_;
   int64_t looks_ = 0;
 };

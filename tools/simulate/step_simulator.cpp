@@ -228,7 +228,9 @@ void StepSimulator::predict(const LoadTable& loads) {
   const CostModel& cost = *config().cost;
   builder_.measure(loads);
   uint64_t planning_ns = cost.plan_ns;
-  if (config().planner == PlannerKind::kFixed || is_history()) planning_ns = 0;
+  // Round-robin over a placement needs no counts of other ranks; lplb solves for every step.
+  const bool is_placed = config().planner == PlannerKind::kEplb && is_history();
+  if (config().planner == PlannerKind::kFixed || is_placed) planning_ns = 0;
   if (report_.gate == GateDecision::kPreGate || report_.gate == GateDecision::kFewRows) {
     planning_ns = cost.pre_gate_ns;
   }

@@ -52,8 +52,8 @@ struct StepFigures {
   std::optional<int64_t> moved_bytes;  // of `copies`, in one pass; null without a shape
   double plan_us = 0;                  // host time of the planner call
   // Predicted time of the layer (plan/cost_model.h); null without plan.cost. Every planner's parts
-  // are counted in whole blocks of the config, which is how they run. A plan by history costs no
-  // planning and no copies: its placement is there before the step.
+  // are counted in whole blocks of the config, which is how they run. By a history no copies are
+  // counted, the placement is there before the step, and for eplb no planning either.
   std::optional<uint64_t> planned_ns;
   std::optional<uint64_t> fixed_ns;  // without a planner
   // Perfectly balanced routing of as many rows, no replica, no planner.

@@ -62,8 +62,7 @@ class GroupSweep {
         config_(config),
         group_(group),
         progress_(progress),
-        interval_(config.history_interval > 0 ? config.history_interval
-                                              : default_history_interval(trace)),
+        interval_(history_interval_of(trace, config)),
         loads_(cells.size()),
         plans_(config.planners.size(), PlanSamples(cells.size())),
         placements_(config.planners.size() * trace.num_layers(), 0),
@@ -275,7 +274,8 @@ std::vector<Cell> select_cells(const Trace& trace, const CellSelection& selectio
   return cells;
 }
 
-int64_t default_history_interval(const Trace& trace) {
+int64_t history_interval_of(const Trace& trace, const SweepConfig& config) {
+  if (config.history_interval > 0) return config.history_interval;
   return std::clamp<int64_t>(trace.num_steps() / 4, 1, kShippedInterval);
 }
 

@@ -51,16 +51,17 @@ struct SweepConfig {
   // Owner table of every layer of the trace, [L][E], for a single number of ranks; empty =
   // contiguous.
   std::vector<std::vector<int32_t>> owners = {};
-  // Steps between two placements by history; 0 = default_history_interval of the trace. A placement
-  // sees the rows since the one before.
+  // Steps between two placements by history; 0 = by history_interval_of. A placement sees the rows
+  // since the one before.
   int64_t history_interval = 0;
   int32_t num_threads = 1;
   // Called now and then with plans done and to do, from one thread at a time.
   std::function<void(int64_t done, int64_t total)> on_progress = {};
 };
 
-// 1000, which SGLang ships, or a quarter of the trace if that is less.
-int64_t default_history_interval(const Trace& trace);
+// That of the config; its 0 means 1000 steps, which SGLang ships, or a quarter of the trace if that
+// is less.
+int64_t history_interval_of(const Trace& trace, const SweepConfig& config);
 
 struct LayerBalance {
   int32_t layer_idx = 0;
@@ -83,6 +84,7 @@ struct SweepRow {
   int64_t num_placements = 0;
 
   // Of the loads alone.
+  Distribution total_rows;
   Distribution kappa;
   Distribution max_violation;  // most rows of an expert / mean - 1
   // Fixed placement.

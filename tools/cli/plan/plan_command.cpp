@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/command.h"
@@ -51,7 +52,8 @@ void add_moved_owners(const PlanConfig& config, const Plan& plan, int64_t expert
 
 PlanResult compute(const PlanCommand& command) {
   PlanResult result;
-  const PlanOptions& options = command.plan;
+  PlanOptions options = command.plan;
+  options.owners_layer = std::max(command.where.layer, 0);
   result.input = read_loads(command.loads, command.where, options.num_ranks);
   const int32_t num_experts = result.input.loads.num_experts();
   result.config = plan_config_of(options, num_experts, result.input.topk);

@@ -73,7 +73,8 @@ void add_planner_options(CLI::App& app, PlanOptions& options) {
 }
 
 void add_table_options(CLI::App& app, PlanOptions& options) {
-  add_file(app, "--owners", options.owners_file, "owner of each expert, E integers")
+  add_file(app, "--owners", options.owners_file,
+           "owner of each expert, E integers, or what simulate --suggest-owners wrote")
       ->group("Tables");
   app.add_option("--domains", options.domains, "NVLink domains, for example 0-7,8-15")
       ->type_name("RANGES")
@@ -142,7 +143,9 @@ PlanConfig plan_config_of(const PlanOptions& options, int32_t num_experts, int32
   config.min_rows_per_replica = options.min_rows_per_replica;
   config.min_forward_rows = options.min_forward_rows;
   if (!options.owners_file.empty()) {
-    config.owner_of = read_owners(options.owners_file, num_experts, num_ranks);
+    const int32_t layer = options.owners_layer;
+    config.owner_of =
+        read_owners(options.owners_file, {num_experts, num_ranks}, layer, layer + 1)[0];
   }
   if (!options.domains.empty()) config.domain_of = parse_domains(options.domains, num_ranks);
   if (!options.inactive.empty()) config.active = parse_inactive(options.inactive, num_ranks);

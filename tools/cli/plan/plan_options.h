@@ -29,8 +29,9 @@ struct PlanOptions {
   std::string passes;  // empty = both passes for the backward objective, else forward
   std::string machine = "h200";
   std::string owners_file;
-  std::string domains;   // "0-7,8-15"
-  std::string inactive;  // "3" or "3,5-6"
+  int32_t owners_layer = 0;  // whose table is read from a file with one a layer
+  std::string domains;       // "0-7,8-15"
+  std::string inactive;      // "3" or "3,5-6"
   std::string base_blocks_file;
   std::string speed_file;
   RivalSettings rivals;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/options.h"
+#include "cli/plan/owners_file.h"
 #include "megaflux/base/check.h"
 
 namespace megaflux::cli {
@@ -65,33 +66,6 @@ std::vector<int32_t> read_table(const std::string& option, const std::string& pa
   return {values.begin(), values.end()};
 }
 
-struct RankRange {
-  int32_t first = 0;
-  int32_t last = 0;
-};
-
-// "a", "a-b", separated by commas.
-std::vector<RankRange> parse_ranges(const std::string& option, const std::string& text,
-                                    int32_t num_ranks) {
-  const Limits limits{0, num_ranks - 1};
-  std::vector<RankRange> ranges;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    const size_t dash = word.find('-', 1);
-    RankRange range;
-    range.first = static_cast<int32_t>(parse_integer(option, word.substr(0, dash), limits));
-    range.last = dash == std::string::npos
-                     ? range.first
-                     : static_cast<int32_t>(parse_integer(option, word.substr(dash + 1), limits));
-    MF_CHECK(range.first <= range.last, option, ": ", word, " runs backwards, ", range.first,
-             " must be at most ", range.last);
-    ranges.push_back(range);
-    begin = end + 1;
-  }
-  return ranges;
-}
-
 int64_t* machine_field(MachineModel& machine, const std::string& key) {
   if (key == "gflops") return &machine.gflops;
   if (key == "link_mb_per_s") return &machine.link_mb_per_s;
@@ -125,8 +99,15 @@ MachineModel machine_of(const nlohmann::json& fields, const std::string& path) {
 
 }  // namespace
 
-std::vector<int32_t> read_owners(const std::string& path, int32_t num_experts, int32_t num_ranks) {
-  return read_table("--owners", path, {0, num_ranks - 1}, static_cast<size_t>(num_experts));
+std::vector<std::vector<int32_t>> read_owners(const std::string& path, const OwnerTableSize& size,
+                                              int32_t first_layer, int32_t end_layer) {
+  std::ifstream file = open_input("--owners", path);
+  if ((file >> std::ws).peek() == '{') {
+    return read_owners_json(path, size, first_layer, end_layer);
+  }
+  return {
+      static_cast<size_t>(end_layer - first_layer),
+      read_table("--owners", path, {0, size.num_ranks - 1}, static_cast<size_t>(size.num_experts))};
 }
 
 std::vector<int32_t> read_base_blocks(const std::string& path, int32_t num_ranks) {
@@ -158,8 +139,8 @@ std::vector<int32_t> read_topology(const std::string& option, const std::string&
 std::vector<int32_t> parse_domains(const std::string& text, int32_t num_ranks) {
   std::vector<int32_t> domain_of(static_cast<size_t>(num_ranks), -1);
   int32_t domain = 0;
-  for (const RankRange& range : parse_ranges("--domains", text, num_ranks)) {
-    for (int32_t rank = range.first; rank <= range.last; ++rank) {
+  for (const IntegerRange& range : parse_ranges("--domains", text, {0, num_ranks - 1})) {
+    for (int64_t rank = range.first; rank <= range.last; ++rank) {
       MF_CHECK(domain_of[rank] < 0, "--domains: rank ", rank, " is in two ranges of ", text);
       domain_of[rank] = domain;
     }
@@ -173,7 +154,7 @@ std::vector<int32_t> parse_domains(const std::string& text, int32_t num_ranks) {
 
 std::vector<uint8_t> parse_inactive(const std::string& text, int32_t num_ranks) {
   std::vector<uint8_t> active(static_cast<size_t>(num_ranks), 1);
-  for (const RankRange& range : parse_ranges("--inactive", text, num_ranks)) {
+  for (const IntegerRange& range : parse_ranges("--inactive", text, {0, num_ranks - 1})) {
     std::fill(active.begin() + range.first, active.begin() + range.last + 1, uint8_t{0});
   }
   MF_CHECK(std::count(active.begin(), active.end(), 1) >= 1, "--inactive: ", text,

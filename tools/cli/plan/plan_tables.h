@@ -9,12 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "cli/plan/owners_file.h"
 #include "megaflux/plan/cost_model.h"
 
 namespace megaflux::cli {
 
-// E owners in [0, P).
-std::vector<int32_t> read_owners(const std::string& path, int32_t num_experts, int32_t num_ranks);
+// For each of these layers E owners in [0, P): from a table file, the same for every layer, or from
+// JSON with a table a layer (cli/plan/owners_file.h).
+std::vector<std::vector<int32_t>> read_owners(const std::string& path, const OwnerTableSize& size,
+                                              int32_t first_layer, int32_t end_layer);
 // P block counts.
 std::vector<int32_t> read_base_blocks(const std::string& path, int32_t num_ranks);
 // P speeds in [1, 1024].

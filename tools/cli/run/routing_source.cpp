@@ -47,9 +47,7 @@ RoutingSource from_trace(const RunOptions& options) {
   const bool is_default = options.trace.empty();
   const std::string path = is_default ? data_folder() + "/" + kDefaultTrace : options.trace;
   const Trace trace = open_trace("--trace", path);
-  const int32_t layer = pick_layer(trace, options.where.layer >= 0 ? options.where.layer
-                                          : is_default             ? kDefaultLayer
-                                                                   : 0);
+  const int32_t layer = pick_layer(trace, trace_layer(options));
   const int32_t step = pick_step(trace, std::max(options.where.step, 0));
   MF_CHECK(trace.meta().topk > 0, "--trace: ", path,
            " does not state K, which token-level routing needs");
@@ -109,6 +107,11 @@ RoutingSource from_family(const RunOptions& options) {
 }
 
 }  // namespace
+
+int32_t trace_layer(const RunOptions& options) {
+  if (options.where.layer >= 0) return options.where.layer;
+  return options.route.empty() && options.trace.empty() ? kDefaultLayer : 0;
+}
 
 RoutingSource make_routing(const RunOptions& options) {
   return options.route.empty() ? from_trace(options) : from_family(options);

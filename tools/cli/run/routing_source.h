@@ -17,6 +17,9 @@ struct RoutingSource {
   std::string origin;  // for people
 };
 
+// Index of the layer that a trace is asked for; 0 with --route.
+int32_t trace_layer(const RunOptions& options);
+
 // Throws kBadInput naming option, value and limit.
 RoutingSource make_routing(const RunOptions& options);
 

@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/run/routing_source.h"
 #include "cli/run/run_report.h"
 #include "megaflux/base/check.h"
 #include "megaflux/plan/legality.h"
@@ -167,8 +168,10 @@ void add_run_command(CLI::App& app, Invocation& invocation) {
                   "         megaflux run --hidden 2048 --inter 1408 --slots 4\n"
                   "         megaflux run --route zipf-k3 --experts 128 --topk 8 --json -\n"
                   "         megaflux run --inject stale-slot        must fail, and say why");
-  command->callback(
-      [options, &invocation] { invocation.action = [options] { return run_layer(*options); }; });
+  command->callback([options, &invocation] {
+    options->plan.owners_layer = trace_layer(*options);
+    invocation.action = [options] { return run_layer(*options); };
+  });
 }
 
 }  // namespace megaflux::cli
