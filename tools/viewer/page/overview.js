@@ -26,6 +26,8 @@
     const [before, after] = ["before", "after"].map((side) =>
       trace.overall(`imbalance ${side}`, trace.cells[`imbalance_${side}`])
     );
+    const two = (value) => format.factor(value).replace("×", "");
+    const names = [["median", "median"], ["p90", "90th percentile"], ["max", "max"]];
     return h(
       "div",
       { class: "card double", "data-card": "imbalance" },
@@ -33,23 +35,31 @@
       h(
         "div",
         { class: "triple" },
-        [["median", "median"], ["p90", "90th percentile"], ["max", "max"]].map(([key, name]) =>
+        names.map(([key, name]) =>
           h(
             "div",
-            null,
-            h(
-              "div",
-              { class: "card-value" },
-              arrow(format.factor(before[key]).replace("×", ""), format.factor(after[key]).replace("×", "")),
-            ),
-            h(
-              "div",
-              { class: "card-note", title: `${format.ratio(before[key])} to ${format.ratio(after[key])}` },
-              name,
-            ),
+            { title: `${format.ratio(before[key])} to ${format.ratio(after[key])}` },
+            h("div", { class: "card-value" }, arrow(two(before[key]), two(after[key]))),
+            h("div", { class: "card-note" }, name),
           )
         ),
       ),
+      h("div", { class: "ranges", "aria-hidden": "true" }, [
+        range(before, "before", before.max),
+        range(after, "after", before.max),
+      ]),
+    );
+  }
+
+  // From the median (dot) over p90 (tick) to the largest value, on a line from 1 to `top`.
+  function range({ median, p90, max }, side, top) {
+    const at = (value) => `${Math.min(100, (100 * (value - 1)) / Math.max(1e-6, top - 1)).toFixed(2)}%`;
+    return h(
+      "div",
+      { class: `range ${side}-ink` },
+      h("span", { class: "range-bar", style: `left:${at(median)};right:calc(100% - ${at(max)})` }),
+      h("span", { class: "range-p90", style: `left:${at(p90)}` }),
+      h("span", { class: "range-dot", style: `left:${at(median)}` }),
     );
   }
 

@@ -191,7 +191,7 @@
     body.classList.add("traffic");
     const isWide = body.clientWidth > 1040;
     const room =
-      ((sides.length > 1 && body.clientWidth > 560 ? body.clientWidth - 24 : body.clientWidth) - (isWide ? 320 : 0)) /
+      ((sides.length > 1 && body.clientWidth > 560 ? body.clientWidth - 24 : body.clientWidth) - (isWide ? 400 : 0)) /
       (sides.length > 1 && body.clientWidth > 560 ? 2 : 1);
     const size = Math.max(120, Math.min(480, Math.floor(room - MARGIN.left - MARGIN.right)));
     for (const side of sides) {
