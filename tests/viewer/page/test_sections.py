@@ -1,6 +1,7 @@
 """What the sections show is what the payload holds."""
 
 import unittest
+from collections import Counter
 
 import numpy as np
 
@@ -170,11 +171,23 @@ class Expert(PageTest):
         self.assertIn(f"{replicated} of {len(here)} cells", self.text("#section-expert"))
         self.assertEqual(len(self.all("[data-figure=expert_everywhere] circle")), len(cells))
 
-    def test_nothing_chosen_invites(self):
-        self.open("small")
-        self.assertIn("Choose an expert", self.text("#section-expert"))
-        self.click("#section-expert .chip")
-        self.assertIn("Rows of expert", self.text("#section-expert"))
+    def test_until_one_is_chosen_the_most_replicated_is_shown(self):
+        meta = self.open("small")
+        arrays = TraceArrays(meta, self.report("small")[2])
+        layer = arrays.worst_cell() % arrays.L
+        times, rows = Counter(), Counter()
+        for detail, cell in enumerate(arrays.details("cell")):
+            if cell % arrays.L == layer:
+                replicas = arrays.replicas(detail)
+                times.update({expert for expert, _ in replicas})
+                for (expert, _), some in replicas.items():
+                    rows[expert] += some
+        most = min(times, key=lambda expert: (-times[expert], -rows[expert], expert))
+        self.assertIn(f"Rows of expert {most} in layer {layer}", self.text("#section-expert"))
+        self.assertIn(f"{times[most]} of ", self.text("#section-expert .fact-row"))
+        self.click("#section-expert .chip:not(.chosen)")
+        self.assertNotIn(f"Rows of expert {most} ", self.text("#section-expert"))
+        self.assertIn("expert", self.address())
 
 
 class WhatIf(PageTest):

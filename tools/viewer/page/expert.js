@@ -31,31 +31,44 @@
       }));
   }
 
-  // Experts by how many cells of the layer with full detail have a replica of them.
-  function mostReplicated(trace, layer, count) {
-    const times = new Map();
-    trace.detailCells.forEach((cell, detail) => {
-      if (trace.layerOf(cell) !== layer) return;
-      for (const { expert, isReplica } of trace.instances(detail, "after")) {
-        if (isReplica) times.set(expert, (times.get(expert) || 0) + 1);
-      }
-    });
-    return [...times].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, count);
+  function rowsByExpert(instances) {
+    const found = new Map();
+    for (const { expert, rows } of instances) found.set(expert, (found.get(expert) || 0) + rows);
+    return found;
   }
 
-  function invitation(pane, trace, app, layer) {
-    const most = mostReplicated(trace, layer, 8);
-    pane.append(
-      empty(
-        "Choose an expert",
-        "Type its number above, or click one in the microbatch. ",
-        most.length
-          ? `Most often replicated in ${trace.layerWords(layer)}: `
-          : `No expert of ${trace.layerWords(layer)} has a replica in the cells with full detail.`,
-        most.map(([expert]) =>
-          button(`expert ${expert}`, () => app.go({ expert }), { class: "chip", "data-key": `invite-${expert}` })
-        ),
-      ),
+  // Experts by how many cells of the layer with full detail have a replica of them.
+  function mostReplicated(trace, layer, count) {
+    const found = new Map();
+    trace.detailCells.forEach((cell, detail) => {
+      if (trace.layerOf(cell) !== layer) return;
+      const replicas = trace.instances(detail, "after").filter(({ isReplica }) => isReplica);
+      for (const [expert, rows] of rowsByExpert(replicas)) {
+        const { times, all } = found.get(expert) || { times: 0, all: 0 };
+        found.set(expert, { times: times + 1, all: all + rows });
+      }
+    });
+    const order = ([one, a], [two, b]) => b.times - a.times || b.all - a.all || one - two;
+    return [...found].sort(order).slice(0, count).map(([expert, { times }]) => [expert, times]);
+  }
+
+  // The experts that a reader will ask for, one click away.
+  function suggestions(trace, app, { layer, chosen, most }) {
+    if (!most.length) return null;
+    const chips = most.map(([expert, times]) =>
+      button(`${expert}`, () => app.go({ expert }), {
+        class: expert === chosen ? "chip chosen" : "chip",
+        "data-key": `expert-${expert}`,
+        "aria-pressed": expert === chosen ? "true" : "false",
+        "aria-label": `Expert ${expert}`,
+        title: `replicated in ${format.count(times)} cells`,
+      })
+    );
+    return h(
+      "div",
+      { class: "field", role: "group", "aria-label": "Most often replicated experts" },
+      h("span", { class: "field-name" }, `Most often replicated in ${trace.layerWords(layer)}`),
+      chips,
     );
   }
 
@@ -143,12 +156,8 @@
       bar(0, each.rows - moved, "ideal-fill");
       bar(each.rows - moved, each.rows, "after-fill");
     });
-    g.append("path").attr("class", "tau-line").attr("fill", "none").attr(
-      "d",
-      d3.line().x((each, i) => x(i) + x.bandwidth() / 2).y((each) => y(each.fair))(
-        cells.length > 1 ? cells : [cells[0], cells[0]],
-      ),
-    );
+    const fair = cells.map((each, i) => `M${x(i)},${y(each.fair)}h${x.bandwidth()}`).join("");
+    g.append("path").attr("class", "tau-line solid").attr("d", fair);
     listen(svg, g, x, cells, trace, app);
   }
 
@@ -289,9 +298,10 @@
     takes: ["trace", "with", "layer", "expert"],
     lead: "Its rows and its replicas, over the cells with full detail.",
     draw(host, app) {
-      const { expert } = app.state;
-      const most = d3.max(app.traces, ({ numExperts }) => numExperts) - 1;
       const { layer } = app.placeIn(app.traces[0]);
+      const most = mostReplicated(app.traces[0], layer, 8);
+      // Until one is chosen, the one that is replicated most.
+      const expert = app.state.expert === null && most.length ? most[0][0] : app.state.expert;
       host.append(
         h(
           "div",
@@ -301,7 +311,7 @@
             key: "expert-number",
             value: expert === null ? "" : expert,
             min: 0,
-            max: most,
+            max: d3.max(app.traces, ({ numExperts }) => numExperts) - 1,
             onChange: (value) => app.go({ expert: value }),
           }),
           number({
@@ -312,6 +322,7 @@
             max: app.maxLayer,
             onChange: (value) => app.go({ layer: value }),
           }),
+          suggestions(app.traces[0], app, { layer, chosen: expert, most }),
         ),
       );
       const inLayer = (trace) => seen(trace, expert).filter((each) => each.layer === app.placeIn(trace).layer);
@@ -325,8 +336,15 @@
           pane.append(
             empty("No cell has full detail", "Make the report again with ", h("code", null, "--detail L:S"), "."),
           );
-        } else if (expert === null) invitation(pane, trace, app, own);
-        else if (expert >= trace.numExperts) {
+        } else if (expert === null) {
+          pane.append(
+            empty(
+              "Choose an expert",
+              `No expert of ${trace.layerWords(own)} has a replica in the cells with full detail. `,
+              "Type the number of any above.",
+            ),
+          );
+        } else if (expert >= trace.numExperts) {
           pane.append(empty("Not in this trace", `${trace.name} has ${format.count(trace.numExperts)} experts.`));
         } else {
           const cells = inLayer(trace);

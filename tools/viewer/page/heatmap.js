@@ -236,6 +236,7 @@
       isGain,
       pixels: theme.pixels(scale, from),
       showMarks: view.marks,
+      write: metric.write,
       label:
         `Heat map of ${metric.label}, ${trace.numLayers} layers by ${trace.numSteps} steps. Arrow keys move the cursor, Enter opens the microbatch, plus and minus zoom, 0 shows all.`,
     });

@@ -9,7 +9,7 @@
   const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
   class HeatMapCanvas {
-    // {trace, values, pixels: 256 colours, domain, isGain, showMarks, label, body}
+    // {trace, values, pixels: 256 colours, domain, isGain, showMarks, write(value), label, body}
     constructor(options) {
       Object.assign(this, options);
       const { trace, body } = this;
@@ -176,6 +176,7 @@
       );
       context.scale(density, density);
       this.drawGaps(context);
+      this.drawValues(context);
       if (this.showMarks) this.drawMarks(context);
       this.drawAxes();
       this.drawCursor();
@@ -191,6 +192,28 @@
       };
       lines(this.x, (x) => context.fillRect(x, 0, 1, this.height));
       lines(this.y, (y) => context.fillRect(0, y, this.width, 1));
+    }
+
+    // Cells with room for it show their value.
+    drawValues(context) {
+      const [width, height] = [this.x(1) - this.x(0), this.y(1) - this.y(0)];
+      if (!this.write || width < 62 || height < 15) return;
+      const colours = megaflux.theme.colours();
+      context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+      context.textAlign = "center";
+      const [first, last] = this.x.domain();
+      for (let step = Math.floor(first); step < Math.min(this.trace.numSteps, last); ++step) {
+        for (
+          let layer = Math.floor(this.y.domain()[0]);
+          layer < Math.min(this.trace.numLayers, this.y.domain()[1]);
+          ++layer
+        ) {
+          const value = this.values[this.trace.cellOf(layer, step)];
+          const scale = this.isGain ? Math.abs(this.colourIndex(value) - 127.5) * 2 : this.colourIndex(value);
+          context.fillStyle = scale > 110 ? colours["mark-halo"] : colours.mark;
+          context.fillText(this.write(value), this.x(step + 0.5), this.y(layer + 0.5) + 4);
+        }
+      }
     }
 
     drawMarks(context) {
