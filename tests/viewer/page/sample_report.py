@@ -84,7 +84,9 @@ def greedy_plan(loads, owner_of, ranks, slots):
 
 
 def chosen_cells(imbalance, most):
-    """{cell: why}: the worst, those nearest to the median, and every n-th."""
+    """{cell: why}: the worst, those nearest to the median, and every n-th. None if `most` is 0."""
+    if most == 0:
+        return {}, 1
     cells, order = len(imbalance), np.argsort(-imbalance, kind="stable")
     third = max(1, min(cells, most) // 3)
     stride = max(1, cells // third)

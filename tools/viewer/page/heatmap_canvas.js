@@ -6,6 +6,7 @@
   const { roundIndices } = megaflux.charts;
   const MARGIN = { top: 6, right: 12, bottom: 46, left: 62 };
   const WIDEST_CELL = 112;
+  const TALLEST_CELL = 48;
   const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
   class HeatMapCanvas {
@@ -57,7 +58,7 @@
       return x1 - x0 < this.trace.numSteps - 1e-6 || y1 - y0 < this.trace.numLayers - 1e-6;
     }
 
-    // Shows these steps and layers, kept inside the trace and not closer than a cell of 40 x 26.
+    // Shows these steps and layers, kept inside the trace and not closer than cells of that size.
     look(xs, ys) {
       const fit = ([low, high], count, most) => {
         const size = clamp(high - low, Math.min(count, most), count);
@@ -65,8 +66,8 @@
         const start = clamp(middle - size / 2, 0, count - size);
         return [start, start + size];
       };
-      this.x.domain(fit(xs, this.trace.numSteps, Math.max(2, this.width / 40)));
-      this.y.domain(fit(ys, this.trace.numLayers, Math.max(2, this.height / 26)));
+      this.x.domain(fit(xs, this.trace.numSteps, Math.max(2, this.width / WIDEST_CELL)));
+      this.y.domain(fit(ys, this.trace.numLayers, Math.max(2, this.height / TALLEST_CELL)));
       this.draw();
     }
 
@@ -79,8 +80,8 @@
         return [start, start + size];
       };
       this.look(
-        about(this.x, px, this.trace.numSteps, Math.max(2, this.width / 40)),
-        about(this.y, py, this.trace.numLayers, Math.max(2, this.height / 26)),
+        about(this.x, px, this.trace.numSteps, Math.max(2, this.width / WIDEST_CELL)),
+        about(this.y, py, this.trace.numLayers, Math.max(2, this.height / TALLEST_CELL)),
       );
     }
 
