@@ -153,6 +153,8 @@ TEST(Sweep, HistoryLagsBehind) {
   EXPECT_EQ(late[0].cells_before_history, 0);
   EXPECT_EQ(late[0].num_cells, 2);
   EXPECT_GT(late[0].copies.max, 0);  // of the placement at step 6
+  // It knows steps 4 and 5 alone, which are like 6 and 7.
+  EXPECT_EQ(late[0].imbalance, late[1].imbalance);
 }
 
 TEST(StepSimulator, HistoryPlacementHoldsAndIsChargedOnce) {
@@ -186,15 +188,14 @@ TEST(StepSimulator, OnlyPlacementsTakeHistory) {
 }
 
 TEST(Sweep, OwnersOfEveryLayer) {
-  // Expert pairs (0, 1) and (2, 3) are hot together in layers 0 and 1; the default owners put them
-  // on one rank.
-  const Trace trace =
-      trace_of({.num_steps = 3, .num_layers = 2, .num_experts = 4},
-               [](int64_t, int32_t layer, int32_t e) { return e / 2 == layer ? 300 : 100; });
+  // Experts 0 and 1 are hot together in layer 0, experts 0 and 2 in layer 1.
+  const Trace trace = trace_of(
+      {.num_steps = 3, .num_layers = 2, .num_experts = 4},
+      [](int64_t, int32_t layer, int32_t e) { return e == 0 || e == layer + 1 ? 300 : 100; });
   SweepConfig config = config_of("fixed");
   config.ranks = {2};
   EXPECT_DOUBLE_EQ(sweep(trace, all_cells(trace), config)[0].imbalance.max, 1.5);
-  config.owners = {{0, 1, 0, 1}, {0, 1, 1, 0}};
+  config.owners = {{0, 1, 0, 1}, {0, 0, 1, 1}};
   EXPECT_DOUBLE_EQ(sweep(trace, all_cells(trace), config)[0].imbalance.max, 1);
   config.owners.pop_back();
   EXPECT_THROW(sweep(trace, all_cells(trace), config), Error);
@@ -303,6 +304,22 @@ TEST(Verdict, OverTheBudgetIsNeverBest) {
   mark_best(rows);
   EXPECT_TRUE(rows[0].is_best);
   EXPECT_FALSE(rows[2].is_best);
+}
+
+// A planner that wins at 64 rows by chance and loses at 512 breaks even at 4096.
+TEST(Verdict, BreakEvenHoldsFromThereOn) {
+  std::vector<SweepRow> rows(4);
+  const std::vector<int64_t> rows_per_rank = {4096, 64, 512, 32768};
+  const std::vector<double> speedup = {1.1, 1.2, 0.9, 1.3};
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].rows_per_rank = rows_per_rank[i];
+    rows[i].speedup = speedup[i];
+  }
+  fill_break_even(rows);
+  for (const SweepRow& row : rows) EXPECT_EQ(row.break_even_rows, 4096);
+  rows[3].speedup = 0.5;
+  fill_break_even(rows);
+  EXPECT_FALSE(rows[0].break_even_rows.has_value());
 }
 
 TEST(Variants, Names) {

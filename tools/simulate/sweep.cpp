@@ -184,7 +184,7 @@ class GroupSweep {
     std::vector<int64_t> recent(num_experts, 0);
     size_t cell = item.first_cell;
     for (int64_t step = 0; cell < item.end_cell; ++step) {
-      if (step > 0 && step % interval_ == 0) {
+      if (step % interval_ == 0) {
         if (*std::max_element(recent.begin(), recent.end()) > 0) {
           simulator.set_history(recent);
           ++placements_[planner * trace_.num_layers() + layer_idx];

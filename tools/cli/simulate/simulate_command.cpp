@@ -82,7 +82,8 @@ TraceResult simulate_trace(const SimulateOptions& options, const std::string& pa
   show_progress(config, progress, result.name);
   result.rows = simulate::sweep(trace, cells, config);
   if (!options.suggest_file.empty()) {
-    show_progress(config, progress, result.name + ", owners");
+    progress.step(0, result.name + ", choosing owners");
+    show_progress(config, progress, result.name + ", judging owners");
     result.owners = compare_owners(trace, cells, config);
   }
   return result;
