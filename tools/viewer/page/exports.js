@@ -87,21 +87,61 @@
     context.fillText(ramp.high, x + 168, baseline);
   }
 
-  function drawHead(context, { title, note, legend, ramp }, colours, width) {
+  // A legend's mark, as the style sheet draws it on the page; returns its width.
+  function drawMark(context, { colour, look }, colours, x) {
+    const y = PADDING + 51;
+    const kind = look || "";
+    context.fillStyle = context.strokeStyle = colours[colour];
+    context.lineWidth = kind.includes("thin") ? 1.2 : 2.2;
+    context.setLineDash(kind.includes("dotted") ? [1.5, 3] : []);
+    context.beginPath();
+    if (kind.startsWith("line-swatch")) {
+      context.moveTo(x, y);
+      context.lineTo(x + 18, y);
+      context.stroke();
+    } else if (kind === "ring-swatch" || kind === "spot-swatch") {
+      context.arc(x + 5, y, 4, 0, 2 * Math.PI);
+      if (kind === "spot-swatch") context.fill();
+      else context.stroke();
+    } else if (kind === "bar-swatch") context.fillRect(x + 4, y - 5, 2, 10);
+    else if (kind === "hatched") {
+      context.save();
+      context.rect(x, y - 5, 10, 10);
+      context.clip();
+      for (let at = -10; at <= 20; at += 4.5) {
+        context.moveTo(x + at, y + 6);
+        context.lineTo(x + at + 11, y - 6);
+      }
+      context.lineWidth = 1.6;
+      context.stroke();
+      context.restore();
+      context.lineWidth = 1;
+      context.strokeRect(x + 0.5, y - 4.5, 9, 9);
+    } else context.fillRect(x, y - 5, 10, 10);
+    context.setLineDash([]);
+    return kind.startsWith("line-swatch") ? 18 : 10;
+  }
+
+  // Title and note, at the right the trace and the cell, and the legend: what the page says around the drawing.
+  function drawHead(context, { title, note, legend, ramp, trace, cell }, colours, width) {
     const family = getComputedStyle(document.body).fontFamily;
     context.fillStyle = colours.ink;
     context.font = `650 16px ${family}`;
     context.fillText(title, PADDING, PADDING + 14, width);
+    const titleWidth = context.measureText(title).width;
     context.font = `12px ${family}`;
     context.fillStyle = colours["ink-soft"];
     if (note) context.fillText(note, PADDING, PADDING + 34, width);
+    const place = [trace && trace.name, cell].filter(Boolean).join(", ");
+    context.textAlign = "right";
+    if (place) context.fillText(place, PADDING + width, PADDING + 14, Math.max(40, width - titleWidth - 24));
+    context.textAlign = "left";
     let x = PADDING;
-    for (const { colour, text } of legend || []) {
-      context.fillStyle = colours[colour] || colour;
-      context.fillRect(x, PADDING + 46, 10, 10);
+    for (const entry of legend || []) {
+      const mark = drawMark(context, entry, colours, x);
       context.fillStyle = colours["ink-soft"];
-      context.fillText(text, x + 15, PADDING + 55);
-      x += 15 + context.measureText(text).width + 18;
+      context.fillText(entry.text, x + mark + 6, PADDING + 55);
+      x += mark + 6 + context.measureText(entry.text).width + 18;
     }
     if (ramp) drawRamp(context, ramp, x);
   }

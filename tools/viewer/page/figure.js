@@ -4,7 +4,7 @@
 (() => {
   const { h, s, button } = megaflux.elements;
 
-  // {key, title, note, legend: [{colour, text}], ramp: {low, high, colour(t)}, controls: [node], csv: () => rows, png: true, trace, place}
+  // {key, title, note, legend: [{colour, text}], ramp: {low, high, colour(t)}, controls: [node], csv: () => rows, png: true, trace, place: for the file name, cell: words}
   function figure(spec) {
     const body = h("div", { class: "figure-body" });
     const parts = ["megaflux", spec.key, spec.trace && spec.trace.name.replace(/\.npz$/, ""), spec.place];

@@ -246,7 +246,7 @@
       pane.append(h("div", { class: "beside" }, facts(trace, cell, place), withoutDetail(trace, layer, step)));
       return;
     }
-    const shared = { trace, detail, mode: view.mode, place };
+    const shared = { trace, detail, mode: view.mode, place, cell: trace.cellWords(layer, step) };
     megaflux.rankCharts.rankBars(pane, { ...shared, top: scale.rows });
     megaflux.rankCharts.expertStacks(pane, {
       ...shared,

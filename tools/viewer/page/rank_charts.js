@@ -35,7 +35,7 @@
   }
 
   // {trace, detail, mode, top: largest row count of the scale, place: words for file names}
-  function rankBars(pane, { trace, detail, mode, top, place }) {
+  function rankBars(pane, { trace, detail, mode, top, place, cell }) {
     const sides = sidesOf(mode);
     const rows = { before: trace.rankRows(detail, "before"), after: trace.rankRows(detail, "after") };
     const tau = trace.tauRows(detail);
@@ -44,6 +44,7 @@
       key: "rank_bars",
       trace,
       place,
+      cell,
       title: "Load of each rank",
       note: `tau is the least possible largest load: blocks of ${
         format.count(trace.entry.setting.block_rows)
@@ -126,7 +127,7 @@
   }
 
   // {trace, detail, mode, top, expert, open(expert), place}
-  function expertStacks(pane, { trace, detail, mode, top, expert, open, place }) {
+  function expertStacks(pane, { trace, detail, mode, top, expert, open, place, cell }) {
     const sides = sidesOf(mode);
     const expertRows = trace.expertRows(detail);
     const instances = Object.fromEntries(
@@ -136,6 +137,7 @@
       key: "expert_stacks",
       trace,
       place,
+      cell,
       title: "Which experts make up the load",
       note: "one segment an expert, largest at the bottom; click one to follow the expert",
       legend: [

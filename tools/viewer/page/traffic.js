@@ -159,7 +159,7 @@
   }
 
   // {trace, detail, mode, place, high: top of the scale of colours}
-  function trafficMatrix(pane, { trace, detail, mode, place, high }) {
+  function trafficMatrix(pane, { trace, detail, mode, place, cell, high }) {
     const sides = (mode === "both" ? ["before", "after"] : [mode]).filter((side) => trace.traffic(detail, side));
     if (!sides.length) {
       const { node, body } = figure({ key: "traffic", trace, title: "Rows between ranks", png: false });
@@ -177,6 +177,7 @@
       key: "traffic",
       trace,
       place,
+      cell,
       title: "Rows between ranks",
       note: "from the rank of the token (source) to the rank that computes the row (host); framed: kept local",
       ramp: { low: "0", high: format.rows(high), colour: theme.colours().heat },
