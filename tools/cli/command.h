@@ -29,6 +29,7 @@ struct Invocation {
 void add_run_command(CLI::App& app, Invocation& invocation);
 void add_plan_command(CLI::App& app, Invocation& invocation);
 void add_simulate_command(CLI::App& app, Invocation& invocation);
+void add_explain_command(CLI::App& app, Invocation& invocation);
 void add_bench_command(CLI::App& app, Invocation& invocation);
 void add_doctor_command(CLI::App& app, Invocation& invocation);
 

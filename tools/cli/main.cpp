@@ -116,6 +116,7 @@ ExitCode call(int argc, char** argv) {
   add_run_command(app, invocation);
   add_plan_command(app, invocation);
   add_simulate_command(app, invocation);
+  add_explain_command(app, invocation);
   add_bench_command(app, invocation);
   add_doctor_command(app, invocation);
   check_command(app, invocation.arguments);

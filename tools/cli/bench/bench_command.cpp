@@ -112,7 +112,10 @@ std::string json_lines(const BenchOptions& options, const FiguresByE& by_experts
           Figure{"plan_host_p99_us", "us", percentile(f.plan_us, 99), &f.plan_us},
           Figure{"plan_p99_ratio", "ratio", percentile(f.ratio, 99), &f.ratio},
           Figure{"plan_max_ratio", "ratio", percentile(f.ratio, 100), &f.ratio},
-          Figure{"plan_mean_copies", "copies", mean(f.copies), &f.copies}}) {
+          Figure{"plan_mean_copies", "copies", mean(f.copies), &f.copies},
+          Figure{"plan_median_imbalance", "ratio", simulate::percentile(f.imbalance, 50),
+                 &f.imbalance},
+          Figure{"plan_max_slots", "slots", simulate::percentile(f.slots, 100), &f.slots}}) {
       const Json record = {{"schema", "megaflux.result/1"},
                            {"figure", figure.name},
                            {"value", figure.value},

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "megaflux/plan/plan_stats.h"
 #include "megaflux/trace/trace_file.h"
 #include "simulate/case_sampler.h"
 #include "simulate/distribution.h"
@@ -54,6 +55,9 @@ void measure_case(Planner& planner, const BenchCase& bench_case, int32_t repeats
   figures.plan_us.push_back(simulate::percentile(samples, 50));
   figures.ratio.push_back(ratio);
   figures.copies.push_back(plan.header().num_copies);
+  const PlanStats stats = plan_stats(plan, loads, planner.config());
+  figures.imbalance.push_back(stats.rows.imbalance);
+  figures.slots.push_back(report.slots_needed);
 }
 
 }  // namespace megaflux::cli

@@ -29,10 +29,12 @@ std::vector<BenchCase> select_cases(const std::string& file, const CaseSelection
 // Samples over the cases of one E.
 struct BenchFigures {
   int32_t num_experts = 0;
-  std::vector<double> plan_us;  // median over the repeats of a case
-  std::vector<double> ratio;    // largest load / tau
-  std::vector<double> copies;   // replicas that must move
-  std::string worst_case;       // name of the case with the largest ratio
+  std::vector<double> plan_us;    // median over the repeats of a case
+  std::vector<double> ratio;      // largest load / tau
+  std::vector<double> copies;     // replicas that must move
+  std::vector<double> imbalance;  // rows, max / mean
+  std::vector<double> slots;      // most replicas on a rank
+  std::string worst_case;         // name of the case with the largest ratio
 };
 
 // Plans one case: `repeats` timed calls after an untimed one.

@@ -74,16 +74,6 @@ PlanResult compute(const PlanCommand& command) {
   return result;
 }
 
-ExitCode report_orphans(const PlanCommand& command, const PlanResult& result) {
-  write_json(command.json_target, plan_json(result));
-  fmt::print(stderr, "megaflux: error: no legal plan: the owner of {} with rows is inactive: {}\n",
-             result.report.orphans.size() == 1
-                 ? "1 expert"
-                 : fmt::format("{} experts", result.report.orphans.size()),
-             fmt::join(result.report.orphans, ", "));
-  return ExitCode::kCheckFailed;
-}
-
 ExitCode run_plan(const PlanCommand& command) {
   check_plan_options(command.plan);
   check_output("--json", command.json_target);
@@ -91,7 +81,10 @@ ExitCode run_plan(const PlanCommand& command) {
   MF_CHECK(!is_stdout(command.json_target) || !is_stdout(command.plan_target),
            "--plan-out: - is taken by --json -, standard output holds one of them");
   const PlanResult result = compute(command);
-  if (!result.report.has_plan()) return report_orphans(command, result);
+  if (!result.report.has_plan()) {
+    write_json(command.json_target, plan_json(result));
+    return report_orphans(result.report);
+  }
   if (!is_stdout(command.json_target) && !is_stdout(command.plan_target)) print_plan(result);
   const auto bytes = result.plan.bytes();
   write_text("--plan-out", command.plan_target,
@@ -101,6 +94,14 @@ ExitCode run_plan(const PlanCommand& command) {
 }
 
 }  // namespace
+
+ExitCode report_orphans(const PlanReport& report) {
+  fmt::print(
+      stderr, "megaflux: error: no legal plan: the owner of {} with rows is inactive: {}\n",
+      report.orphans.size() == 1 ? "1 expert" : fmt::format("{} experts", report.orphans.size()),
+      fmt::join(report.orphans, ", "));
+  return ExitCode::kCheckFailed;
+}
 
 WeightBytes weight_bytes(const Plan& plan, const LayerShape& shape) {
   const PlanDims dims = plan.dims();
@@ -119,21 +120,12 @@ void add_plan_command(CLI::App& app, Invocation& invocation) {
   auto command = std::make_shared<PlanCommand>();
   CLI::App* plan =
       app.add_subcommand("plan", "Which experts to replicate where, for the loads of one step.");
-  plan->add_option("LOADS", command->loads,
-                   "CSV (one line of E totals, or P lines of E rows a source) or a trace (.npz)")
-      ->required();
+  add_load_options(*plan, command->loads, command->where);
   add_json(*plan, command->json_target);
   add_file(*plan, "--plan-out", command->plan_target, "write the plan's bytes to FILE");
-  add_integer(*plan, "--layer", command->where.layer, {0, 1 << 20},
-              "index into the layers of a trace")
-      ->default_str("0");
-  add_integer(*plan, "--step", command->where.step, {0, INT32_MAX}, "step of a trace")
-      ->default_str("0");
   add_planner_options(*plan, command->plan);
   add_table_options(*plan, command->plan);
-  add_file(*plan, "--resident", command->resident_file,
-           "expert that each slot holds already, P s integers, -1 = none")
-      ->group("Tables");
+  add_resident_option(*plan, command->resident_file);
   add_cost_options(*plan, command->plan);
   plan->footer(
       "Example: megaflux plan loads.csv --ranks 8 --slots 2\n"

@@ -38,6 +38,15 @@ DType parse_dtype(const std::string& name) {
   return name == "fp32" ? DType::kFp32 : DType::kBf16;
 }
 
+void add_load_options(CLI::App& app, std::string& loads, TraceStep& where) {
+  app.add_option("LOADS", loads,
+                 "CSV (one line of E totals, or P lines of E rows a source) or a trace (.npz)")
+      ->required();
+  add_integer(app, "--layer", where.layer, {0, 1 << 20}, "index into the layers of a trace")
+      ->default_str("0");
+  add_integer(app, "--step", where.step, {0, INT32_MAX}, "step of a trace")->default_str("0");
+}
+
 void add_planner_options(CLI::App& app, PlanOptions& options) {
   add_integer(app, "--ranks", options.num_ranks, {1, kMaxRanks}, "ranks of the EP group, P")
       ->group("Planner");
@@ -86,6 +95,12 @@ void add_table_options(CLI::App& app, PlanOptions& options) {
            "blocks of other work on each rank, P integers")
       ->group("Tables");
   add_file(app, "--speed", options.speed_file, "speed of each rank, P integers, 1024 = full")
+      ->group("Tables");
+}
+
+void add_resident_option(CLI::App& app, std::string& resident_file) {
+  add_file(app, "--resident", resident_file,
+           "expert that each slot holds already, P s integers, -1 = none")
       ->group("Tables");
 }
 

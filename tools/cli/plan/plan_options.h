@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/load_input.h"
 #include "cli/options.h"
 #include "cli/plan/rival_options.h"
 #include "megaflux/moe/layer_shape.h"
@@ -47,10 +48,14 @@ const Choices& objective_choices();
 const Choices& dtype_choices();
 DType parse_dtype(const std::string& name);
 
+// LOADS, --layer and --step: one step of a trace, or a CSV file.
+void add_load_options(CLI::App& app, std::string& loads, TraceStep& where);
 // --ranks, --slots, --block-rows and what steers the planner, --rival included.
 void add_planner_options(CLI::App& app, PlanOptions& options);
 // --owners, --domains, --inactive, --base-blocks, --speed.
 void add_table_options(CLI::App& app, PlanOptions& options);
+// --resident.
+void add_resident_option(CLI::App& app, std::string& resident_file);
 // --hidden, --inter, --dtype, --passes, --machine: what predictions in bytes and microseconds need.
 void add_cost_options(CLI::App& app, PlanOptions& options);
 

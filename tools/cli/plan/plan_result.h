@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/load_input.h"
 #include "megaflux/moe/layer_shape.h"
@@ -37,6 +38,9 @@ Json plan_json(const PlanResult& result);
 Json instances_json(const Plan& plan, const LoadTable& loads);
 // The plan's hash as 16 hexadecimal digits.
 std::string hash_text(const Plan& plan);
+
+// One line on standard error: there is no legal plan, and which experts have no active owner.
+ExitCode report_orphans(const PlanReport& report);
 
 // For people, on standard output.
 void print_plan(const PlanResult& result);
