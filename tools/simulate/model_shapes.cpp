@@ -12,7 +12,8 @@ namespace {
 constexpr int32_t kMaxSize = 65536;
 constexpr int32_t kMaxTopk = 64;
 
-// hidden_size, moe_intermediate_size, num_experts_per_tok and n_routed_experts of config.json.
+// hidden_size, moe_intermediate_size, num_experts_per_tok and n_routed_experts of config.json; GLM
+// as the models of 355B have it.
 const std::array<ModelShape, 6>& known_models() {
   static const std::array<ModelShape, 6> models = {{
       {.name = "qwen3-30b", .hidden = 2048, .inter = 768, .topk = 8, .num_experts = 128},
