@@ -4,10 +4,17 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <vector>
 
+#include "megaflux/base/math.h"
+#include "megaflux/moe/owner_table.h"
 #include "megaflux/plan/legality.h"
+#include "megaflux/plan/problem.h"
+#include "megaflux/plan/search/quota.h"
+#include "megaflux/plan/search/refine.h"
+#include "megaflux/plan/search_state.h"
 #include "plan/planner_fixture.h"
 
 namespace megaflux {
@@ -93,6 +100,61 @@ RC_GTEST_PROP(PlannerQuota, honours_the_least_rows_of_a_replica, ()) {
       }(),
       loads);
   RC_ASSERT(planned.plan.header().max_blocks <= fixed.plan.header().max_blocks);
+}
+
+// What the documentation says, step by step: the first feasible threshold of first, first + d, ...,
+// bisected inside the last step, and fixed placement if that is no worse.
+int64_t scanned_objective(const PlanConfig& config, const LoadTable& loads) {
+  ProblemBuilder builder(config, 1);
+  builder.measure(loads);
+  builder.arrange(loads, {}, 0);
+  const DomainProblem& problem = builder.domains()[0];
+  SearchState state;
+  state.attach(problem);
+  const int64_t most = problem.max_fixed_finish();
+  int64_t work = problem.total_blocks, speed = 0;
+  for (const int64_t base : problem.base) work += base;
+  for (const int64_t s : problem.speed) speed += s;
+  const int64_t first =
+      std::min(most, std::max(problem.tau, ceil_div<int64_t>(work * 1024, speed)));
+  const int64_t step = std::max<int64_t>(1, first / 1000);
+  int64_t feasible = first;
+  while (!is_quota_feasible(feasible, state)) feasible = std::min(feasible + step, most);
+  int64_t refused = std::max(first - 1, feasible - step);
+  while (feasible - refused > 1) {
+    const int64_t middle = refused + (feasible - refused) / 2;
+    (is_quota_feasible(middle, state) ? feasible : refused) = middle;
+  }
+  is_quota_feasible(feasible, state);
+  return std::min(most, max_finish(state));
+}
+
+RC_GTEST_PROP(PlannerQuota, skips_no_threshold_that_a_scan_would_take, ()) {
+  const int32_t num_ranks = *rc::gen::inRange(2, 6);
+  const int32_t num_experts = *rc::gen::inRange(num_ranks, 24);
+  PlanConfig config = quota_config(num_experts, num_ranks, *rc::gen::inRange(1, 3), 0);
+  config.owner_of = contiguous_owners(num_experts, num_ranks);
+  for (int32_t r = 0; r < num_ranks; ++r) {
+    config.speed.push_back(*rc::gen::element<uint16_t>(48, 100, 1024, 65535));
+    config.base_blocks.push_back(*rc::gen::inRange(0, 2));
+  }
+  const auto totals =
+      *rc::gen::container<std::vector<int64_t>>(num_experts, rc::gen::inRange<int64_t>(0, 40));
+  const LoadTable loads = loads_of(num_ranks, totals);
+  RC_PRE(loads.total_rows() > 0);
+  RC_ASSERT(static_cast<int64_t>(plan_once(config, loads).plan.header().objective) ==
+            scanned_objective(config, loads));
+}
+
+TEST(PlannerQuota, extreme_speeds_take_no_longer) {
+  PlanConfig config = quota_config(128, 8, 1, 0);
+  config.speed.assign(8, 65535);
+  config.speed[3] = config.speed[5] = 1;
+  const LoadTable loads = loads_of(8, std::vector<int64_t>(128, 1000));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(plan_once(config, loads).plan.header().objective, 13'315'072u);
+  // Threshold by threshold it is a million searches.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ class QuotaPlanner final : public DomainPlanner {
   DomainSolution solve(const DomainProblem& problem) final;
   int64_t first_threshold(const DomainProblem& problem) const;
   static int64_t least_possible(const DomainProblem& problem);
+  int64_t next_threshold(int64_t threshold, int64_t step, int64_t most) const;
 
   SearchState state_;
 };
@@ -72,6 +73,21 @@ int64_t QuotaPlanner::least_possible(const DomainProblem& problem) {
   return std::max(after_export, first_room);
 }
 
+// The next threshold on the grid at which some rank's capacity is larger. Those in between would
+// repeat the search: beside a rank of speed 65535, one of speed 1 takes another row every 1024.
+int64_t QuotaPlanner::next_threshold(int64_t threshold, int64_t step, int64_t most) const {
+  const ProblemView& problem = state_.problem();
+  int64_t changed = most;
+  for (int32_t r = 0; r < problem.num_ranks; ++r) {
+    const int32_t capacity = problem.capacity(r, threshold);
+    if (capacity < problem.total_blocks) {
+      changed = std::min(changed, problem.finish(r, capacity + 1));
+    }
+  }
+  const int64_t steps = std::max<int64_t>(1, ceil_div(changed - threshold, step));
+  return std::min(threshold + steps * step, most);
+}
+
 DomainSolution QuotaPlanner::solve(const DomainProblem& problem) {
   state_.attach(problem);
   state_.start(problem.tau);
@@ -82,7 +98,7 @@ DomainSolution QuotaPlanner::solve(const DomainProblem& problem) {
   // Steps that cannot be feasible are skipped, not tried.
   const int64_t skipped = ceil_div(std::max<int64_t>(0, least_possible(problem) - first), step);
   int64_t feasible = std::min(first + skipped * step, most);
-  while (!is_quota_feasible(feasible, state_)) feasible = std::min(feasible + step, most);
+  while (!is_quota_feasible(feasible, state_)) feasible = next_threshold(feasible, step, most);
   int64_t refused = std::max(first - 1, feasible - step);
   while (feasible - refused > 1) {
     const int64_t middle = refused + (feasible - refused) / 2;
