@@ -72,7 +72,11 @@ void ForwardContext::swap(ForwardContext& other) noexcept {
   std::swap(is_consumed_, other.is_consumed_);
 }
 
-ForwardState& ForwardContext::state() const {
+ForwardState& ForwardContext::state() {
+  return const_cast<ForwardState&>(std::as_const(*this).state());
+}
+
+const ForwardState& ForwardContext::state() const {
   MF_CHECK(core_ != nullptr, "forward context: empty; it was moved from or never filled");
   MF_CHECK(!is_consumed_, "forward context: used by a backward before; each serves exactly one");
   Core::Entry& entry = *core_->entries[entry_];

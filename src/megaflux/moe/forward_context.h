@@ -67,7 +67,8 @@ class ForwardContext {
 
   // Reads without consuming, for a replay. Throws kBadInput if the context is empty or consumed, or
   // if its arena has freed it.
-  ForwardState& state() const;
+  const ForwardState& state() const;
+  ForwardState& state();
   // The one use by a backward; errors as state(), and a second call is one.
   ForwardState& consume();
   // Gives the memory back; the handle is empty afterwards.
