@@ -207,6 +207,13 @@ TEST(ReportedCases, SupportNamesWhatIsMissing) {
   const SupportReport fine = supports(config);
   EXPECT_TRUE(fine.is_supported());
   EXPECT_GT(fine.memory.total(), 0);
+  EXPECT_EQ(fine.memory.routes, (4 + 1 + 4 * 2) * 4) << "first pair of each expert, and T K pairs";
+  EXPECT_EQ(fine.memory.accumulators, 0);
+  CpuLayerConfig with_slots = config;
+  with_slots.replica_slots = 1;
+  EXPECT_EQ(layer_memory(resolve_config(with_slots), GradientMode::kAddToMain).accumulators,
+            (1 + 2) * config.shape.expert_gradient_bytes())
+      << "one for all experts without replicas, one for each of the two owned that may have some";
   const SupportReport tight = supports(config, 1000);
   ASSERT_EQ(tight.missing.size(), 1u);
   EXPECT_NE(tight.missing[0].find("1000 bytes"), std::string::npos);

@@ -85,7 +85,8 @@ Json memory_json(const RankMemory& memory) {
           {"packed_weights", layer.packed_weights},
           {"replica_slots", layer.replica_slots},
           {"gradient_slots", layer.gradient_slots},
-          {"tiles", layer.tiles}};
+          {"tiles", layer.tiles},
+          {"routes", layer.routes}};
 }
 
 Json execution_json(const RunResult& result, const Execution& execution,

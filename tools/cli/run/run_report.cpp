@@ -86,8 +86,9 @@ void print_memory_parts(const RankMemory& memory) {
   const LayerMemory& layer = memory.layer;
   fmt::print("  replicated: row pools {}, results {}, Z {}, packed weights {},\n",
              text(layer.pools), text(layer.results), text(memory.z), text(layer.packed_weights));
-  fmt::print("              replica slots {}, their gradients {}, one tile {}\n",
-             text(layer.replica_slots), text(layer.gradient_slots), text(layer.tiles));
+  fmt::print("              replica slots {}, their gradients {}, one tile {}, route lists {}\n",
+             text(layer.replica_slots), text(layer.gradient_slots), text(layer.tiles),
+             text(layer.routes));
 }
 
 void print_costs(const TextStyle& style, const RunResult& result) {

@@ -142,9 +142,8 @@ void reduce_expert(const RoleView& view, const GradientOutput& out, int32_t expe
 }  // namespace
 
 void reserve_accumulators(RankWorkspace& ws, const GradientOutput& out) {
-  if (out.mode == GradientMode::kNewFp32 || !ws.accumulators.empty()) return;
-  const int32_t all_slots = ws.config.num_ranks * ws.config.replica_slots;
-  const int32_t count = 1 + std::min(ws.num_owned, all_slots);
+  if (!ws.accumulators.empty()) return;
+  const int32_t count = num_accumulators(ws.config, ws.num_owned, out.mode);
   const int64_t bytes = gradient_elements(ws.config.shape) * int64_t{sizeof(float)};
   ws.accumulators.reserve(count);
   for (int32_t i = 0; i < count; ++i) {

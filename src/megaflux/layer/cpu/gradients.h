@@ -9,12 +9,6 @@
 
 namespace megaflux {
 
-enum class GradientMode : uint8_t {
-  kNewFp32,    // overwrite fp32 buffers; experts without rows get zeros
-  kNewBf16,    // overwrite bf16 buffers of W1 and W2, rounded once; biases stay fp32
-  kAddToMain,  // main_grad (fp32) += acc; experts without rows stay untouched
-};
-
 // Gradients of the experts a rank owns, ascending id.
 struct GradientOutput {
   GradientMode mode = GradientMode::kNewFp32;

@@ -79,7 +79,12 @@ CpuLayerConfig resolve_config(CpuLayerConfig config) {
   return config;
 }
 
-LayerMemory layer_memory(const CpuLayerConfig& config) {
+int32_t num_accumulators(const CpuLayerConfig& config, int32_t num_owned, GradientMode mode) {
+  if (mode == GradientMode::kNewFp32) return 0;
+  return 1 + std::min(num_owned, config.num_ranks * config.replica_slots);
+}
+
+LayerMemory layer_memory(const CpuLayerConfig& config, GradientMode mode) {
   const LayerShape& shape = config.shape;
   const int64_t row_bytes = shape.hidden * dtype_bytes(shape.dtype);
   const int64_t pairs = int64_t{config.max_tokens} * shape.topk;
@@ -90,6 +95,9 @@ LayerMemory layer_memory(const CpuLayerConfig& config) {
   memory.gradient_slots = config.replica_slots * shape.expert_gradient_bytes();
   memory.packed_weights = WeightPacks::bytes(config, static_cast<int32_t>(most_owned(config)));
   memory.tiles = TileBuffers::bytes(config);
+  memory.routes = (shape.num_experts + 1 + pairs) * static_cast<int64_t>(sizeof(int32_t));
+  memory.accumulators = num_accumulators(config, static_cast<int32_t>(most_owned(config)), mode) *
+                        shape.expert_gradient_bytes();
   return memory;
 }
 

@@ -17,8 +17,17 @@ namespace megaflux {
 
 // How many experts' weights a rank keeps in the form its GEMMs read.
 enum class WeightPacking : uint8_t {
-  kPerVersion,  // all owned experts and all slots: packed once per weight version, or on arrival
-  kPerPart,     // one expert at a time, packed when a part begins: less memory, more copying
+  // All owned experts and all slots, of one layer at a time: packed when another layer, weight
+  // version or copy in the slot is used than the last time. One layer: once per weight version.
+  kPerVersion,
+  kPerPart,  // one expert at a time, packed when a part begins: less memory, more copying
+};
+
+// What a backward does with the gradients of the weights.
+enum class GradientMode : uint8_t {
+  kNewFp32,    // overwrite fp32 buffers; experts without rows get zeros
+  kNewBf16,    // overwrite bf16 buffers of W1 and W2, rounded once; biases stay fp32
+  kAddToMain,  // main_grad (fp32) += acc; experts without rows stay untouched
 };
 
 struct CpuLayerConfig {
@@ -44,6 +53,9 @@ int64_t default_pool_rows(const CpuLayerConfig& config);
 // limit.
 CpuLayerConfig resolve_config(CpuLayerConfig config);
 
+// fp32 gradients of a rank with `num_owned` experts that are not built in the output itself.
+int32_t num_accumulators(const CpuLayerConfig& config, int32_t num_owned, GradientMode mode);
+
 // Bytes of one rank, part by part; a resolved config only.
 struct LayerMemory {
   int64_t pools = 0;           // rows of x and dY in dispatch order, with their origins
@@ -52,11 +64,15 @@ struct LayerMemory {
   int64_t gradient_slots = 0;  // fp32 gradients of replicas
   int64_t packed_weights = 0;  // weights as the GEMMs read them
   int64_t tiles = 0;           // operands and accumulators of one tile
+  int64_t routes = 0;          // which pairs of tokens go to which expert
+  int64_t accumulators = 0;    // fp32 gradients that are not built in the output itself
   int64_t total() const {
-    return pools + results + replica_slots + gradient_slots + packed_weights + tiles;
+    return pools + results + replica_slots + gradient_slots + packed_weights + tiles + routes +
+           accumulators;
   }
 };
-LayerMemory layer_memory(const CpuLayerConfig& config);
+// `mode`: of the backward; kNewFp32 needs no accumulators, nor does a layer without backward.
+LayerMemory layer_memory(const CpuLayerConfig& config, GradientMode mode = GradientMode::kNewFp32);
 
 // What a layer needs, and whether this build, CPU and memory limit offer it.
 struct SupportReport {
