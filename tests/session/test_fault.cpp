@@ -71,6 +71,25 @@ TEST(Faults, StaleSlot) {
   EXPECT_FALSE(verdict.are_bytes_right);
 }
 
+// Replicas that are kept across calls are not kept from a launch that went wrong on purpose.
+TEST(Faults, SlotsOfAFaultyLaunchAreFilledAgain) {
+  StepData data(fault_case(), 62);
+  SessionConfig config = session_config(data);
+  config.is_memory_poisoned = false;
+  config.keeps_replicas = true;
+  StepRig rig(data, config);
+  rig.step();
+  data.redraw_weights(1063);
+  rig.session().weights_changed(0);
+  rig.forward(0, nullptr, Fault::kStaleSlot).release();
+  ForwardContext context = rig.forward();
+  EXPECT_GT(rig.report.total(Traffic::kWeights), 0);
+  const Plan plan = context.state().plan;
+  rig.backward(context);
+  const Errors errors = errors_of(data, rig.out, reference_output(data.problem(), plan));
+  EXPECT_LE(errors.y, output_tolerance(data.shape()));
+}
+
 TEST(Faults, WrongOwner) {
   const Verdict verdict = run_with(Fault::kWrongOwner);
   EXPECT_FALSE(verdict.is_forward_right);

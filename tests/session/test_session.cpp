@@ -130,8 +130,38 @@ TEST(Session, OutputsOnInputsAreRefused) {
   const std::vector<const void*> dx(call.dx.begin(), call.dx.end());
   call.dy = dx;
   EXPECT_THROW(rig.session().backward(context, call, rig.report), Error);
+  // A few rows in common are enough.
+  const int64_t row_bytes = data.shape().hidden * dtype_bytes(data.shape().dtype);
+  call = rig.backward_call({}, GradientMode::kNewFp32);
+  std::vector<void*> shifted(call.dx.begin(), call.dx.end());
+  shifted[0] = static_cast<std::byte*>(x[0]) + 3 * row_bytes;
+  call.dx = shifted;
+  EXPECT_THROW(rig.session().backward(context, call, rig.report), Error);
   EXPECT_FALSE(context.is_consumed());
   rig.backward(context);
+}
+
+// The weights of a layer move to other memory and the old memory is gone: the new pointers are
+// registered and used, and a context of the old ones is refused.
+TEST(Session, IC_53_WeightsThatMovedAreRegisteredAgain) {
+  StepData data(case_named("two_ranks_bf16"), 47);
+  SessionConfig config = session_config(data);
+  config.keeps_replicas = true;
+  StepRig rig(data, config);
+  const StepOutput expected = rig.step();
+  ForwardContext old = rig.forward();
+  std::vector<TypedVector> w1(data.w1), w2(data.w2);
+  for (int32_t rank = 0; rank < data.num_ranks(); ++rank) {
+    OwnedWeights moved = data.owned(rank);
+    moved.w1 = w1[rank].bytes.data();
+    moved.w2 = w2[rank].bytes.data();
+    rig.session().set_weights(0, rank, moved);
+    data.w1[rank].poison();
+    data.w2[rank].poison();
+  }
+  EXPECT_THROW(rig.backward(old), Error);
+  old.release();
+  EXPECT_EQ(token_difference(expected, rig.step()), "");
 }
 
 // IC_23: layers share slots, pools and packs; each result is that of a session of its own.

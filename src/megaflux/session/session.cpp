@@ -90,7 +90,8 @@ void Session::check_forward(const ForwardCall& call) const {
   for (size_t rank = 0; rank < ranks; ++rank) {
     const RankTokens tokens{.num_tokens = call.routing[rank].num_tokens,
                             .max_tokens = config_.max_tokens,
-                            .rank = static_cast<int32_t>(rank)};
+                            .rank = static_cast<int32_t>(rank),
+                            .row_bytes = config_.shape.hidden * dtype_bytes(config_.shape.dtype)};
     check_tensors(tokens, {{"x", call.x[rank]}, {"y", call.y[rank]}});
     check_not_in_place(tokens, {"y", call.y[rank]}, {{"x", call.x[rank]}});
   }
@@ -162,10 +163,12 @@ void Session::mark_filled_slots(int32_t layer, const Plan& plan) {
   }
 }
 
-void Session::record_slots(int32_t layer, const Plan& plan) {
+void Session::record_slots(int32_t layer, const Plan& plan, Fault fault) {
   const auto wanted = plan.slot_expert();
   for (size_t i = 0; i < slots_.size(); ++i) {
-    if (wanted[i] >= 0) slots_[i] = {layer, wanted[i], layers_[layer].version};
+    if (wanted[i] < 0) continue;
+    slots_[i] = fault == Fault::kNone ? SlotContent{layer, wanted[i], layers_[layer].version}
+                                      : SlotContent();
   }
 }
 
@@ -199,7 +202,7 @@ ForwardContext Session::replay(const ForwardContext& saved, std::span<const void
   MF_CHECK(x.size() == from.ranks.size() && y.size() == from.ranks.size(), "replay: x and y of ",
            x.size(), " and ", y.size(), " ranks, the session has ", from.ranks.size());
   for (int32_t rank = 0; rank < num_ranks(); ++rank) {
-    const RankTokens tokens = tokens_of(from, rank);
+    const RankTokens tokens = tokens_of(from, config_.shape, rank);
     check_tensors(tokens, {{"x", x[rank]}, {"y", y[rank]}});
     check_not_in_place(tokens, {"y", y[rank]}, {{"x", x[rank]}});
   }
@@ -239,7 +242,7 @@ void Session::execute_forward(ForwardState& state, const Execution& execution, S
     run_forward(ctx, *workspaces_[ctx.rank], forward_launches_[ctx.rank]);
     if (ctx.rank == 0 && ctx.role == Role::kCompute) state.epoch = ctx.epoch;
   });
-  record_slots(state.layer, state.plan);
+  record_slots(state.layer, state.plan, execution.fault);
   report.layer_ns = wall_ns() - begin;
   collect(report);
 }
@@ -297,7 +300,7 @@ void Session::backward(ForwardContext& context, const BackwardCall& call, StepRe
   group_->run([&](RankContext& ctx) {
     run_backward(ctx, *workspaces_[ctx.rank], backward_launches_[ctx.rank]);
   });
-  record_slots(state.layer, plan);
+  record_slots(state.layer, plan, call.fault);
   report.layer_ns = wall_ns() - begin - report.head_ns;
   collect(report);
   context.release();

@@ -8,8 +8,8 @@
 //
 // Spans over ranks have P entries. Rank r's tensors: x, y, dy, dx [T_r, H] of the layer's dtype, dp
 // [T_r, K] fp32; a null pointer stands for T_r = 0. Outputs are no memory of inputs: y is
-// not x, dx neither dy nor x. The caller keeps weights alive while they are set, and x until the
-// backward. One call at a time; all memory is allocated at creation and by the
+// not x, dx neither dy nor x, not in part either. The caller keeps weights alive while they are
+// set, and x until the backward. One call at a time; all memory is allocated at creation and by the
 // first step.
 #pragma once
 
@@ -74,11 +74,15 @@ class Session {
   const SessionConfig& config() const { return config_; }
   // The executor's configuration with every default filled in.
   const CpuLayerConfig& layer_config() const { return layer_; }
-  // Bytes of one rank, without Z and the caller's tensors; and those of Z of one context.
-  LayerMemory memory() const { return layer_memory(layer_); }
+  // Bytes of one rank, without Z and the caller's tensors, if all backwards are of `mode`; and
+  // those of Z of one context.
+  LayerMemory memory(GradientMode mode = GradientMode::kNewFp32) const {
+    return layer_memory(layer_, mode);
+  }
   int64_t z_bytes() const;
 
-  // Weights of the experts `rank` owns, ascending id. Counts as a change of the layer's weights.
+  // Weights of the experts `rank` owns, ascending id. Counts as a change of the layer's weights,
+  // and is called again if they move to other memory: pointers are kept, nothing else of them.
   void set_weights(int32_t layer, int32_t rank, const OwnedWeights& weights);
   // The layer's weights were written: no pack and no replica made before is used again.
   void weights_changed(int32_t layer);
@@ -132,9 +136,10 @@ class Session {
   bool run_head(const ForwardCall& call, StepReport& report);
   void execute_forward(ForwardState& state, const Execution& execution, StepReport& report);
   void fill_launch(const ForwardState& state, const Plan& plan, int32_t rank, Launch& launch) const;
-  // Before a launch: which slots hold what the plan wants; after it: what they hold now.
+  // Before a launch: which slots hold what the plan wants; after it: what they hold now, nothing
+  // that can be relied on after an injected fault.
   void mark_filled_slots(int32_t layer, const Plan& plan);
-  void record_slots(int32_t layer, const Plan& plan);
+  void record_slots(int32_t layer, const Plan& plan, Fault fault);
   // The plan of the backward.
   const Plan& backward_plan(const ForwardState& state, const BackwardCall& call,
                             StepReport& report);

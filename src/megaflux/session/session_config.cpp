@@ -70,9 +70,12 @@ HeadConfig head_config_of(const SessionConfig& config, const CpuLayerConfig& lay
           .session_hash = executor_hash(layer)};
 }
 
-RankTokens tokens_of(const ForwardState& state, int32_t rank) {
+RankTokens tokens_of(const ForwardState& state, const LayerShape& shape, int32_t rank) {
   const int32_t num_tokens = state.ranks[rank].num_tokens;
-  return {.num_tokens = num_tokens, .max_tokens = num_tokens, .rank = rank};
+  return {.num_tokens = num_tokens,
+          .max_tokens = num_tokens,
+          .rank = rank,
+          .row_bytes = shape.hidden * dtype_bytes(shape.dtype)};
 }
 
 void check_tensors(const RankTokens& tokens, std::initializer_list<NamedTensor> tensors) {
@@ -89,9 +92,14 @@ void check_tensors(const RankTokens& tokens, std::initializer_list<NamedTensor> 
 void check_not_in_place(const RankTokens& tokens, const NamedTensor& output,
                         std::initializer_list<NamedTensor> inputs) {
   if (tokens.num_tokens == 0) return;
+  const int64_t bytes = tokens.num_tokens * tokens.row_bytes;
+  const auto written = reinterpret_cast<uintptr_t>(output.data);
   for (const NamedTensor& input : inputs) {
-    MF_CHECK(output.data != input.data, output.name, " of rank ", tokens.rank,
-             ": the same memory as ", input.name, ", which other ranks read while it is written");
+    const auto read = reinterpret_cast<uintptr_t>(input.data);
+    const uintptr_t distance = written > read ? written - read : read - written;
+    MF_CHECK(distance >= static_cast<uintptr_t>(bytes), output.name, " of rank ", tokens.rank, ": ",
+             bytes, " bytes that overlap ", input.name,
+             ", which other ranks read while it is written");
   }
 }
 
@@ -108,7 +116,7 @@ void check_backward_call(const ForwardState& state, const BackwardCall& call,
            "backward: dy, dx, dp and gradients of ", call.dy.size(), ", ", call.dx.size(), ", ",
            call.dp.size(), " and ", call.gradients.size(), " ranks, the session has ", ranks);
   for (size_t rank = 0; rank < ranks; ++rank) {
-    const RankTokens tokens = tokens_of(state, static_cast<int32_t>(rank));
+    const RankTokens tokens = tokens_of(state, layer.shape, static_cast<int32_t>(rank));
     check_tensors(tokens, {{"dy", call.dy[rank]}, {"dx", call.dx[rank]}, {"dp", call.dp[rank]}});
     check_not_in_place(tokens, {"dx", call.dx[rank]},
                        {{"dy", call.dy[rank]}, {"x", state.ranks[rank].x}});

@@ -20,8 +20,9 @@ struct RankTokens {
   int32_t num_tokens = 0;
   int32_t max_tokens = 0;
   int32_t rank = 0;
+  int64_t row_bytes = 0;  // of one token's x, y, dy or dx
 };
-RankTokens tokens_of(const ForwardState& state, int32_t rank);
+RankTokens tokens_of(const ForwardState& state, const LayerShape& shape, int32_t rank);
 
 struct NamedTensor {
   std::string_view name;
@@ -31,7 +32,7 @@ struct NamedTensor {
 // null.
 void check_tensors(const RankTokens& tokens, std::initializer_list<NamedTensor> tensors);
 
-// Throws kBadInput if `output` is the memory of an input, which peers read while it is written.
+// Throws kBadInput if `output` shares memory with an input, which peers read while it is written.
 void check_not_in_place(const RankTokens& tokens, const NamedTensor& output,
                         std::initializer_list<NamedTensor> inputs);
 
