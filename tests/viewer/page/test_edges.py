@@ -71,6 +71,22 @@ class Shapes(PageTest):
             struct.pack_into("<f", blob, cells[name]["at"] + 4 * 3, float("nan"))
         self.look_at(meta, bytes(blob), "no_rows")
 
+    def test_endless_words(self):
+        meta, blob = sample("pair")
+        for trace in meta["traces"]:
+            trace.update(name="n" * 300, model="m" * 300, origin="o" * 300)
+            trace["details"]["chosen"] = "c" * 300
+            trace["setting"]["planner"] = "p" * 300
+        meta["command"] = "r" * 900
+        size = {"width": 900, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            self.look_at(meta, blob, "endless")
+            self.pick("trace-b", 1)
+            self.assertLessEqual(self.script("return document.documentElement.scrollWidth - innerWidth"), 0)
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**size, "width": 1440, "height": 900})
+
     def test_narrow_window(self):
         size = {"width": 420, "height": 800, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

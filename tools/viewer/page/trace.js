@@ -15,18 +15,43 @@
     return sorted.subarray(0, count);
   }
 
+  // What is asked for is worked out: sums and extremes in one pass, and an order only for percentiles.
   function distribution(values) {
-    const sorted = ascending(values);
-    let sum = 0;
-    for (const value of sorted) sum += value;
+    let sorted = null;
+    let sums = null;
+    const at = (p) => percentile(sorted || (sorted = ascending(values)), p);
+    const over = () => {
+      if (sums) return sums;
+      sums = { sum: 0, count: 0, min: NaN, max: NaN };
+      for (let i = 0; i < values.length; ++i) {
+        const value = values[i];
+        if (Number.isNaN(value)) continue;
+        sums.sum += value;
+        sums.count += 1;
+        if (!(value >= sums.min)) sums.min = value;
+        if (!(value <= sums.max)) sums.max = value;
+      }
+      return sums;
+    };
     return {
-      count: sorted.length,
-      min: sorted.length ? sorted[0] : NaN,
-      median: percentile(sorted, 0.5),
-      p90: percentile(sorted, 0.9),
-      p99: percentile(sorted, 0.99),
-      max: sorted.length ? sorted[sorted.length - 1] : NaN,
-      mean: sorted.length ? sum / sorted.length : NaN,
+      get median() {
+        return at(0.5);
+      },
+      get p90() {
+        return at(0.9);
+      },
+      get p99() {
+        return at(0.99);
+      },
+      get min() {
+        return over().min;
+      },
+      get max() {
+        return over().max;
+      },
+      get mean() {
+        return over().count ? over().sum / over().count : NaN;
+      },
     };
   }
 
