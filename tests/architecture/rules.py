@@ -328,6 +328,26 @@ def header_opening(sources):
     return found
 
 
+_TEXT_THAT_RUNS = re.compile(
+    r"\b(innerHTML|outerHTML|insertAdjacentHTML|srcdoc|eval|document\.write|createContextualFragment|DOMParser)\b"
+    r"|\bnew Function\b|\.html\("
+)
+_OUTSIDE = re.compile(r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|importScripts)\b|\bimport\(")
+
+
+def page_text_is_text(sources):
+    """The report's page makes text nodes of what a trace says, and asks for nothing beyond its file."""
+    found = []
+    for source in sources:
+        if source.suffix not in (".js", ".html") or not source.is_below("tools/viewer"):
+            continue
+        for pattern, wrong in ((_TEXT_THAT_RUNS, "text may run as markup"), (_OUTSIDE, "asks for more than the file")):
+            for match in pattern.finditer(source.text):
+                line = line_of(source.text, match.start())
+                found.append(f"{source.path}:{line}: {match.group(0)}: {wrong}")
+    return found
+
+
 RULES = [
     include_direction,
     executors_stay_apart,
@@ -344,4 +364,5 @@ RULES = [
     folder_size,
     no_open_ends,
     header_opening,
+    page_text_is_text,
 ]

@@ -139,6 +139,19 @@ CASES = {
         [("src/megaflux/plan/a.cpp", "// TO" + "DO: later")],
         [("src/megaflux/plan/a.cpp", "// to do is to be")],
     ),
+    rules.page_text_is_text: (
+        [
+            ("tools/viewer/page/a.js", "node.innerHTML = name;"),
+            ("tools/viewer/page/a.js", "d3.select(node).html(name)"),
+            ("tools/viewer/page/a.js", "new Function(name)"),
+            ("tools/viewer/page/a.js", "fetch(address)"),
+            ("tools/viewer/page/a.html", "<iframe srcdoc='x'>"),
+        ],
+        [
+            ("tools/viewer/page/a.js", "node.textContent = name; new HTMLElement(); evaluated(prefetched)"),
+            ("tests/viewer/page/a.js", "fetch(address)"),
+        ],
+    ),
     rules.header_opening: (
         [(PLAN_H, "#pragma once\n"), (PLAN_H, "// Contract.\n#ifndef A\n")],
         [

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Made-up reports that keep the contract of the report file, for looking at the page and for its tests.
 
-    tests/viewer/page/sample_report.py small|sources|pair|big FILE
+    /usr/bin/python3 tests/viewer/page/sample_report.py small|sources|pair|big FILE
 
 Loads are drawn around a popularity of experts that drifts from step to step; the plan is a greedy one. Figures
 hang together (rows are conserved, imbalances follow from loads), but no planner of ours stands behind them.
