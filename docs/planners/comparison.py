@@ -11,6 +11,7 @@ import argparse
 import datetime
 import json
 import math
+import os
 import pathlib
 import subprocess
 
@@ -65,12 +66,15 @@ def table(program, cases):
             samples, cpu = measure(program, planner, ranks, slots, cases)
             num_cases = len(samples["plan_host_us"])
             lines.append(row(planner, samples))
+    load, cores = os.getloadavg()[0], os.cpu_count()
+    busy = f" The machine was busy (load {load:.0f} on {cores} cores): times are too long." if load > 1.5 else ""
     date = datetime.datetime.now(datetime.timezone.utc).date()
     head = [f"Rows of the slowest rank over the mean (median, p99, max over {num_cases} recorded steps of a layer, 65,536 rows a",
             "rank), replicas that must move, most replicas that a rank needs, and the planner's time on one core. `eplb` and `lplb`",
-            "see the step's own loads, which no user of them has; sources are spread evenly, which is what `broadcast` goes by.",
+            "see the step's own loads, which no user of them has, and move owners beside the copies that are counted here; sources",
+            "are spread evenly, which is what `broadcast` goes by. `llep` keeps chunks of 1024 rows and does nothing up to 1.3.",
             "Planners in blocks count 128 rows as one, so the last rows of an expert are as good as a block to them.", "",
-            f"{cpu}, commit {commit()}, {date}: `docs/planners/comparison.py build/cpu/bin/megaflux --cases {cases}`."]
+            f"{cpu}, commit {commit()}, {date}: `docs/planners/comparison.py build/cpu/bin/megaflux --cases {cases}`.{busy}"]
     return "\n".join(head + lines) + "\n"
 
 
