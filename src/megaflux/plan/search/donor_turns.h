@@ -38,16 +38,16 @@ MF_HOST_DEVICE void rate_donors(DonorOrder order, const SearchView<Lanes>& state
 // noted.
 template <class Lanes>
 MF_HOST_DEVICE int32_t next_donor(const SearchView<Lanes>& state) {
-  int64_t best = 0;
+  typename Lanes::Key best = 0;
   for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    best = std::max(best, max_key(state.rank_keys()[r], r));
+    best = std::max(best, Lanes::max_key(state.rank_keys()[r], r));
   }
   best = state.lanes().max(best);
-  if (value_of(best) == 0) return -1;
+  if (Lanes::value_of(best) == 0) return -1;
   state.lanes().sync();
-  if (state.lanes().is_writer()) state.rank_keys()[id_of_max(best)] = 0;
+  if (state.lanes().is_writer()) state.rank_keys()[Lanes::id_of_max(best)] = 0;
   state.lanes().sync();
-  return id_of_max(best);
+  return Lanes::id_of_max(best);
 }
 
 }  // namespace megaflux

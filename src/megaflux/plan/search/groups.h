@@ -40,59 +40,59 @@ template <class Lanes>
 MF_HOST_DEVICE Move choose_expert(const SearchView<Lanes>& state, int32_t donor, int32_t receiver,
                                   int32_t deficit) {
   const ProblemView& p = state.problem();
-  int64_t covering = kNoKey, present = kNoKey, largest = -1;
+  typename Lanes::Key covering = Lanes::kNoKey, present = Lanes::kNoKey, largest = 0;
   for (int32_t e = p.first_owned[donor] + state.lanes().first(); e < p.first_owned[donor + 1];
        e += Lanes::kCount) {
     const int32_t left = state.own_left(e);
     if (left == 0 || state.holds(e, receiver)) continue;
     if (std::min(left, deficit) < state.least_to_open(e, receiver)) continue;
     if (left >= deficit) {
-      covering = std::min(covering, min_key(left, e));
-      if (p.is_resident(e, receiver)) present = std::min(present, min_key(0, e));
+      covering = std::min(covering, Lanes::min_key(left, e));
+      if (p.is_resident(e, receiver)) present = std::min(present, Lanes::min_key(0, e));
     }
-    largest = std::max(largest, max_key(left, e));
+    largest = std::max(largest, Lanes::max_key(left, e));
   }
   if (p.has_resident) present = state.lanes().min(present);
-  if (present != kNoKey) return {id_of_min(present), deficit};
+  if (present != Lanes::kNoKey) return {Lanes::id_of_min(present), deficit};
   covering = state.lanes().min(covering);
-  if (covering != kNoKey) return {id_of_min(covering), deficit};
-  largest = state.lanes().max(std::max<int64_t>(largest, 0));
+  if (covering != Lanes::kNoKey) return {Lanes::id_of_min(covering), deficit};
+  largest = state.lanes().max(largest);
   // Only experts with blocks left were offered, so a key of value 0 is none.
-  if (value_of(largest) == 0) return {};
-  return {id_of_max(largest), static_cast<int32_t>(value_of(largest))};
+  if (Lanes::value_of(largest) == 0) return {};
+  return {Lanes::id_of_max(largest), static_cast<int32_t>(Lanes::value_of(largest))};
 }
 
 // Of the ranks above their capacity the furthest, or the one with the largest expert; -1 if none is
 // above.
 template <class Lanes>
 MF_HOST_DEVICE int32_t choose_donor(const SearchView<Lanes>& state, DonorRule rule) {
-  int64_t best = 0;
+  typename Lanes::Key best = 0;
   for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    int32_t key = state.gap(r);
-    if (key > 0 && rule == DonorRule::kLargestExpert) key = largest_left(state, r);
-    best = std::max(best, max_key(key, r));
+    int32_t value = state.gap(r);
+    if (value > 0 && rule == DonorRule::kLargestExpert) value = largest_left(state, r);
+    best = std::max(best, Lanes::max_key(value, r));
   }
   best = state.lanes().max(best);
-  return value_of(best) == 0 ? -1 : id_of_max(best);
+  return Lanes::value_of(best) == 0 ? -1 : Lanes::id_of_max(best);
 }
 
 // -1 if no rank with a free slot is below its capacity; ranks marked in rank_marks() are left out.
 template <class Lanes>
 MF_HOST_DEVICE int32_t choose_receiver(const SearchView<Lanes>& state, ReceiverRule rule,
                                        int32_t excess) {
-  int64_t largest = 0, covering = kNoKey;
+  typename Lanes::Key largest = 0, covering = Lanes::kNoKey;
   for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
     const bool may_host = (state.slots_left(r) != 0) & (state.rank_marks()[r] == 0);
     const int32_t deficit = may_host ? -state.gap(r) : 0;
-    largest = std::max(largest, max_key(deficit, r));
-    covering = std::min(covering, deficit >= excess ? min_key(deficit, r) : kNoKey);
+    largest = std::max(largest, Lanes::max_key(deficit, r));
+    covering = std::min(covering, deficit >= excess ? Lanes::min_key(deficit, r) : Lanes::kNoKey);
   }
   if (rule == ReceiverRule::kSmallestCover) {
     covering = state.lanes().min(covering);
-    if (covering != kNoKey) return id_of_min(covering);
+    if (covering != Lanes::kNoKey) return Lanes::id_of_min(covering);
   }
   largest = state.lanes().max(largest);
-  return value_of(largest) == 0 ? -1 : id_of_max(largest);
+  return Lanes::value_of(largest) == 0 ? -1 : Lanes::id_of_max(largest);
 }
 
 template <class Lanes>

@@ -35,27 +35,29 @@ enum class Receivers : uint8_t { kResident, kAny };
 template <class Lanes>
 MF_HOST_DEVICE int32_t lightest(const SearchView<Lanes>& state, int32_t expert,
                                 Receivers receivers) {
-  int64_t best = 0;
+  typename Lanes::Key best = 0;
   for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
     const int32_t deficit = -state.gap(r);
-    if (deficit <= value_of(best) || !state.can_open(expert, r)) continue;
+    if (deficit <= static_cast<int64_t>(Lanes::value_of(best)) || !state.can_open(expert, r)) {
+      continue;
+    }
     if (receivers == Receivers::kResident && !state.problem().is_resident(expert, r)) continue;
     if (amount(state, expert, r) < state.least_to_open(expert, r)) continue;
-    best = max_key(deficit, r);
+    best = Lanes::max_key(deficit, r);
   }
   best = state.lanes().max(best);
-  return value_of(best) == 0 ? -1 : id_of_max(best);
+  return Lanes::value_of(best) == 0 ? -1 : Lanes::id_of_max(best);
 }
 
 // The replica of `expert` on the lightest rank below its capacity, -1 if none.
 template <class Lanes>
 MF_HOST_DEVICE int32_t lightest_replica(const SearchView<Lanes>& state, int32_t expert) {
   int32_t best = -1;
-  int64_t best_key = 0;
+  typename Lanes::Key best_key = 0;
   for (int32_t i = state.first_replica(expert); i >= 0; i = state.replica(i).next) {
     const int32_t rank = state.replica(i).rank;
     if (state.gap(rank) >= 0) continue;
-    const int64_t key = max_key(-int64_t{state.gap(rank)}, rank);
+    const auto key = Lanes::max_key(-int64_t{state.gap(rank)}, rank);
     if (key > best_key) best = i;
     best_key = std::max(best_key, key);
   }
@@ -94,17 +96,17 @@ MF_HOST_DEVICE bool spread_expert(CopiesPerRound copies, int32_t expert, SearchV
 template <class Lanes>
 MF_HOST_DEVICE bool donate(CopiesPerRound copies, int32_t donor, SearchView<Lanes>& state) {
   const ProblemView& p = state.problem();
-  int64_t tried = kNoKey;
+  typename Lanes::Key tried = Lanes::kNoKey;
   for (;;) {
-    int64_t most = 0;
+    typename Lanes::Key most = 0;
     for (int32_t e = p.first_owned[donor] + state.lanes().first(); e < p.first_owned[donor + 1];
          e += Lanes::kCount) {
-      const int64_t key = max_key(state.own_left(e), e);
+      const auto key = Lanes::max_key(state.own_left(e), e);
       if (key < tried) most = std::max(most, key);
     }
     most = state.lanes().max(most);
-    if (value_of(most) == 0) return false;
-    if (spread_expert(copies, id_of_max(most), state)) return true;
+    if (Lanes::value_of(most) == 0) return false;
+    if (spread_expert(copies, Lanes::id_of_max(most), state)) return true;
     tried = most;
   }
 }

@@ -23,15 +23,15 @@ MF_HOST_DEVICE int32_t choose_target(const SearchView<Lanes>& state, int32_t exp
   const ProblemView& p = state.problem();
   // A new replica also has to carry the lambda that it costs its owner.
   const int64_t need = int64_t{state.gap(p.owner[expert])} + p.lambda_blocks;
-  int64_t best = 0;
+  typename Lanes::Key best = 0;
   for (int32_t r = state.lanes().first(); r < p.num_ranks; r += Lanes::kCount) {
     const int32_t room = -state.gap(r);
-    if (room <= value_of(best) || !state.can_open(expert, r)) continue;
+    if (room <= static_cast<int64_t>(Lanes::value_of(best)) || !state.can_open(expert, r)) continue;
     const int64_t rows = std::min<int64_t>(need, std::min(room, available));
-    if (rows >= state.least_to_open(expert, r)) best = max_key(room, r);
+    if (rows >= state.least_to_open(expert, r)) best = Lanes::max_key(room, r);
   }
   best = state.lanes().max(best);
-  return value_of(best) == 0 ? -1 : id_of_max(best);
+  return Lanes::value_of(best) == 0 ? -1 : Lanes::id_of_max(best);
 }
 
 // Brings `donor` down to the threshold; false if that is not possible.

@@ -12,9 +12,9 @@ namespace megaflux {
 // The largest finish time, lambda included.
 template <class Lanes>
 MF_HOST_DEVICE int64_t max_finish(const SearchView<Lanes>& state) {
-  int64_t most = 0;
+  typename Lanes::Key most = 0;
   for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    most = std::max(most, state.finish(r));
+    most = std::max(most, static_cast<typename Lanes::Key>(state.finish(r)));
   }
   return state.lanes().max(most);
 }
@@ -24,7 +24,7 @@ namespace refine {
 // Blocks that `rank` can take on before it finishes after `limit`.
 template <class Lanes>
 MF_HOST_DEVICE int32_t room(const SearchView<Lanes>& state, int32_t rank, int64_t limit) {
-  return state.problem().capacity(rank, limit) - state.load(rank);
+  return state.capacity(rank, limit) - state.load(rank);
 }
 
 // Blocks of replica `i` that its owner can take back; without the replica it no longer pays lambda.
@@ -80,9 +80,9 @@ MF_HOST_DEVICE void trim(int64_t limit, SearchView<Lanes>& state) {
   while (end > 0) {
     const int32_t i = end - 1 - state.lanes().first();
     const bool can_go = i >= 0 && refine::can_hand_over(state, i, limit);
-    const int64_t latest = state.lanes().max(can_go ? i + 1 : 0);
-    if (latest > 0) refine::hand_over(static_cast<int32_t>(latest - 1), limit, state);
-    end = latest > 0 ? static_cast<int32_t>(latest - 1) : end - Lanes::kCount;
+    const auto latest = static_cast<int32_t>(state.lanes().max(can_go ? i + 1 : 0));
+    if (latest > 0) refine::hand_over(latest - 1, limit, state);
+    end = latest > 0 ? latest - 1 : end - Lanes::kCount;
   }
 }
 
@@ -99,26 +99,23 @@ struct Shift {
 
 // What one lane was offered: the instance on `target`, in a move that replica `position` is part
 // of.
+template <class Lanes>
 struct Offer {
-  int64_t finish = kNoKey;
-  int64_t place = kNoKey;  // target and position: the lower is preferred among equal finish times
+  typename Lanes::Key instance = Lanes::kNoKey;  // when the target finishes, and the target
+  int32_t position = INT32_MAX;
 };
-inline constexpr int64_t kPositionSpan = 1 << 22;
 
 template <class Lanes>
 MF_HOST_DEVICE void offer(const SearchView<Lanes>& state, int32_t target, int32_t position,
-                          Offer& best) {
-  const int64_t finish = state.finish(target);
-  const int64_t place = target * kPositionSpan + position;
-  if (finish < best.finish || (finish == best.finish && place < best.place)) {
-    best = {finish, place};
-  }
+                          Offer<Lanes>& best) {
+  const auto instance = Lanes::min_key(state.finish(target), target);
+  if (instance < best.instance) best = {instance, position};
 }
 
 template <class Lanes>
 MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy) {
   const ProblemView& p = state.problem();
-  Offer best;
+  Offer<Lanes> best;
   for (int32_t i = state.lanes().first(); i < state.num_replicas(); i += Lanes::kCount) {
     const SearchReplica& replica = state.replica(i);
     if (replica.blocks == 0) continue;
@@ -130,11 +127,12 @@ MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy) 
       if (j != i) offer(state, state.replica(j).rank, i, best);
     }
   }
-  const int64_t finish = state.lanes().min(best.finish);
-  if (finish == kNoKey) return {};
-  const int64_t place = state.lanes().min(best.finish == finish ? best.place : kNoKey);
-  const auto position = static_cast<int32_t>(place % kPositionSpan);
-  const auto target = static_cast<int32_t>(place / kPositionSpan);
+  const auto instance = state.lanes().min(best.instance);
+  if (instance == Lanes::kNoKey) return {};
+  const auto position = static_cast<int32_t>(
+      state.lanes().min(best.instance == instance ? best.position : INT32_MAX));
+  const int32_t target = Lanes::id_of_min(instance);
+  const auto finish = static_cast<int64_t>(Lanes::value_of(instance));
   const SearchReplica& replica = state.replica(position);
   if (replica.rank != busy) return {-1, position, target, finish};
   return {position, state.find(replica.expert, target), target, finish};
@@ -143,12 +141,11 @@ MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy) 
 // The rank that finishes last, lowest id on ties.
 template <class Lanes>
 MF_HOST_DEVICE int32_t busiest(const SearchView<Lanes>& state) {
-  const int64_t most = max_finish(state);
-  int64_t first = kNoKey;
+  typename Lanes::Key last = 0;
   for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    if (state.finish(r) == most) first = std::min<int64_t>(first, r);
+    last = std::max(last, Lanes::max_key(state.finish(r), r));
   }
-  return static_cast<int32_t>(state.lanes().min(first));
+  return Lanes::id_of_max(state.lanes().max(last));
 }
 
 // Moves blocks of `shift` off `busy`, which finishes at `before`; false if that cannot help.
@@ -161,7 +158,7 @@ MF_HOST_DEVICE bool apply(const Shift& shift, int32_t busy, int64_t before,
   // Half the distance for equal speeds; the check below rejects a step that goes too far.
   const int32_t distance = room(state, shift.target, before);
   int32_t blocks = std::min(share, std::max(1, distance / 2 + distance % 2));
-  if (p.finish(shift.target, state.load(shift.target) + blocks) >= before) return false;
+  if (state.finish(shift.target, blocks) >= before) return false;
   if (shift.from >= 0) {
     const int32_t least = p.least_blocks(expert, busy);
     if (share - blocks < least && share != blocks) blocks = share - least;
@@ -234,12 +231,13 @@ MF_HOST_DEVICE void shorten(SearchView<Lanes>& state) {
   const int32_t count = state.num_replicas();
   for (int32_t i = 0; i < count; ++i) {
     if (state.replica(i).blocks == 0) continue;
-    int64_t first = kNoKey;
-    for (int32_t j = state.lanes().first(); j < count && first == kNoKey; j += Lanes::kCount) {
-      if (refine::can_reroute(state, i, j)) first = j;
+    typename Lanes::Key first = Lanes::kNoKey;
+    for (int32_t j = state.lanes().first(); j < count && first == Lanes::kNoKey;
+         j += Lanes::kCount) {
+      if (refine::can_reroute(state, i, j)) first = static_cast<typename Lanes::Key>(j);
     }
     first = state.lanes().min(first);
-    if (first != kNoKey) refine::reroute(i, static_cast<int32_t>(first), state);
+    if (first != Lanes::kNoKey) refine::reroute(i, static_cast<int32_t>(first), state);
   }
 }
 

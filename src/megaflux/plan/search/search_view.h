@@ -8,6 +8,7 @@
 // adds lambda blocks to its owner's gap.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "megaflux/base/math.h"
@@ -51,7 +52,17 @@ class SearchView {
   MF_HOST_DEVICE int32_t load(int32_t rank) const {
     return memory_.gap[rank] + memory_.capacity[rank];
   }
-  MF_HOST_DEVICE int64_t finish(int32_t rank) const { return problem_.finish(rank, load(rank)); }
+  // When `rank` finishes with `more` blocks on top of its load.
+  MF_HOST_DEVICE int64_t finish(int32_t rank, int32_t more = 0) const {
+    if constexpr (Lanes::kIsUniform) return load(rank) + more;
+    return problem_.finish(rank, load(rank) + more);
+  }
+  MF_HOST_DEVICE int32_t capacity(int32_t rank, int64_t finish_time) const {
+    if constexpr (Lanes::kIsUniform) {
+      return static_cast<int32_t>(std::min<int64_t>(finish_time, problem_.total_blocks));
+    }
+    return problem_.capacity(rank, finish_time);
+  }
   MF_HOST_DEVICE int32_t own_left(int32_t expert) const { return memory_.own_left[expert]; }
   MF_HOST_DEVICE int32_t slots_left(int32_t rank) const { return memory_.slots_left[rank]; }
   MF_HOST_DEVICE int32_t num_replicas() const { return num_replicas_; }
@@ -133,7 +144,7 @@ MF_HOST_DEVICE void SearchView<Lanes>::start(int64_t target) {
   }
   num_replicas_ = 0;
   for (int32_t r = lanes_.first(); r < problem_.num_ranks; r += Lanes::kCount) {
-    memory_.capacity[r] = problem_.capacity(r, target);
+    memory_.capacity[r] = capacity(r, target);
     memory_.gap[r] = problem_.fixed_load[r] - memory_.capacity[r];
     memory_.slots_left[r] = problem_.replica_slots;
   }
