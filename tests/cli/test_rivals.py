@@ -2,7 +2,7 @@
 
 import re
 
-from program import SOURCE_DIR, ProgramTest, call
+from program import DATA_DIR, SOURCE_DIR, ProgramTest, call
 
 # Eight experts on four ranks, rows of every source.
 LOADS = "\n".join(["500,90,60,50,45,40,30,25", "200,310,30,25,20,20,15,13",
@@ -156,7 +156,8 @@ class BadRivals(ProgramTest):
 
 class IgnoredOptions(ProgramTest):
     def test_IC_59_lambda_needs_the_backward_objective(self):
-        for command in [["plan", self.loads()], ["bench", "plan"], ["run"]]:
+        for command in [["plan", self.loads()], ["bench", "plan"], ["run"],
+                        ["simulate", DATA_DIR / "esft_law.npz"]]:
             self.rejected(*command, "--lambda", 12, words=["--lambda", "12", "backward", "forward"])
 
     def test_IC_59_a_given_plan_is_not_planned(self):

@@ -122,10 +122,13 @@ void add_cost_options(CLI::App& app, PlanOptions& options) {
       ->group("Layer and machine");
 }
 
+void check_lambda(bool is_given, int32_t lambda_blocks, const std::string& objective) {
+  MF_CHECK(!is_given || objective == "backward", "--lambda: ", lambda_blocks,
+           " is read by --objective backward only, the objective is ", objective);
+}
+
 void check_plan_options(const PlanOptions& options, const Choices& planners) {
-  MF_CHECK(!options.is_lambda_given || options.objective == "backward",
-           "--lambda: ", options.lambda_blocks,
-           " is read by --objective backward only, the objective is ", options.objective);
+  check_lambda(options.is_lambda_given, options.lambda_blocks, options.objective);
   check_rivals(options.rivals, planners);
 }
 

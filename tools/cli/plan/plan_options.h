@@ -59,6 +59,8 @@ void add_resident_option(CLI::App& app, std::string& resident_file);
 // --hidden, --inter, --dtype, --passes, --machine: what predictions in bytes and microseconds need.
 void add_cost_options(CLI::App& app, PlanOptions& options);
 
+// Throws kBadInput if --lambda is given and the objective does not read it.
+void check_lambda(bool is_given, int32_t lambda_blocks, const std::string& objective);
 // Options that nothing would read are errors: --lambda without the backward objective, a rival's
 // knob without the rival among `planners` (all that the command runs). Throws kBadInput.
 void check_plan_options(const PlanOptions& options, const Choices& planners);

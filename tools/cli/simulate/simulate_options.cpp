@@ -41,6 +41,7 @@ void add_setting_options(CLI::App& app, SimulateOptions& options) {
       ->group("Settings");
   add_integer(app, "--lambda", options.lambda_blocks, {0, 1'000'000},
               "backward: blocks that a replica costs its owner")
+      ->each([&options](const std::string&) { options.is_lambda_given = true; })
       ->group("Settings");
   add_decimal(app, "--slack", options.slack, 0, 100,
               "accepted excess of the slowest rank over the bound, 0.01 = 1 %")
@@ -123,6 +124,7 @@ SweepConfig sweep_config_of(const SimulateOptions& options) {
   }
   config.plan.objective = parse_objective(options.objective);
   config.plan.dims.block_rows = options.block_rows;
+  check_lambda(options.is_lambda_given, options.lambda_blocks, options.objective);
   config.plan.lambda_blocks = options.lambda_blocks;
   config.plan.slack_ppm = static_cast<int32_t>(std::lround(options.slack * 1e6));
   if (!options.model.empty()) config.model = simulate::parse_model("--model", options.model);

@@ -21,6 +21,7 @@ struct SimulateOptions {
   int32_t block_rows = 128;
   std::string objective = "forward";
   int32_t lambda_blocks = 12;
+  bool is_lambda_given = false;
   double slack = 0;
   RivalSettings rivals;
   std::string owners_file;
