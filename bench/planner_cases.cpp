@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "megaflux/base/check.h"
+#include "megaflux/trace/trace_file.h"
 #include "simulate/case_sampler.h"
 
 namespace megaflux::bench {
@@ -63,7 +64,27 @@ NpyArray read_npy(const std::filesystem::path& path) {
   return array;
 }
 
-void add_file(const std::filesystem::path& path, std::vector<PlannerCase>& cases) {
+void add_case(PlannerCase trace_case, std::vector<PlannerCase>& cases) {
+  const std::vector<int64_t>& counts = trace_case.counts;
+  if (std::any_of(counts.begin(), counts.end(), [](int64_t c) { return c > 0; })) {
+    cases.push_back(std::move(trace_case));
+  }
+}
+
+void add_trace(const std::filesystem::path& path, std::vector<PlannerCase>& cases) {
+  const Trace trace = read_trace(path.string());
+  if (trace.meta().num_experts < kLeastExperts) return;
+  const int64_t num_layers = trace.num_layers();
+  for (const int64_t index :
+       simulate::draw_places(trace.num_steps() * num_layers, kCasesPerFile, 1)) {
+    const LoadTable loads =
+        trace.loads(index / num_layers, static_cast<int32_t>(index % num_layers), 1);
+    add_case({path.filename().string(), index, {loads.totals().begin(), loads.totals().end()}},
+             cases);
+  }
+}
+
+void add_array(const std::filesystem::path& path, std::vector<PlannerCase>& cases) {
   const NpyArray array = read_npy(path);
   const size_t axes = array.shape.size();
   MF_CHECK(axes == 3 || axes == 4, path.string(), ": ", axes, " axes, 3 or 4 are needed");
@@ -77,10 +98,7 @@ void add_file(const std::filesystem::path& path, std::vector<PlannerCase>& cases
     for (int64_t n = 0; n < num_sources * num_experts; ++n) {
       trace_case.counts[n % num_experts] += values[n];
     }
-    const std::vector<int64_t>& counts = trace_case.counts;
-    if (std::any_of(counts.begin(), counts.end(), [](int64_t c) { return c > 0; })) {
-      cases.push_back(std::move(trace_case));
-    }
+    add_case(std::move(trace_case), cases);
   }
 }
 
@@ -90,15 +108,19 @@ std::vector<PlannerCase> read_planner_cases(const std::filesystem::path& folder)
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (entry.path().extension() == ".npy" && name.find("counts") != std::string::npos) {
+    const bool is_array = entry.path().extension() == ".npy";
+    if ((is_array && name.find("counts") != std::string::npos) ||
+        entry.path().extension() == ".npz") {
       paths.push_back(entry.path());
     }
   }
   std::sort(paths.begin(), paths.end());
   std::vector<PlannerCase> cases;
-  for (const std::filesystem::path& path : paths) add_file(path, cases);
-  MF_CHECK(!cases.empty(), folder.string(), ": no *counts*.npy with at least ", kLeastExperts,
-           " experts");
+  for (const std::filesystem::path& path : paths) {
+    path.extension() == ".npz" ? add_trace(path, cases) : add_array(path, cases);
+  }
+  MF_CHECK(!cases.empty(), folder.string(), ": no .npz trace and no *counts*.npy with at least ",
+           kLeastExperts, " experts");
   return cases;
 }
 
@@ -129,12 +151,12 @@ int run_planner_benchmark(int argc, char** argv, void (*run)(const Options& opti
   options.command = program;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    options.command += " " + word;
+    options.command.append(" ").append(word);
     if (word == "--details") {
       options.details = true;
     } else if ((word == "--commit" || word == "--out") && i + 1 < argc) {
       (word == "--commit" ? options.commit : options.out) = argv[++i];
-      options.command += " " + std::string(argv[i]);
+      options.command.append(" ").append(argv[i]);
     } else {
       options.folder = word;
     }

@@ -17,7 +17,7 @@ struct PlannerCase {
   std::vector<int64_t> counts;
 };
 
-// Every *counts*.npy in `folder` with at least 16 experts, in the order of file names; up to 120
+// Every trace (.npz) and *counts*.npy in `folder` with at least 16 experts, by file name; up to 120
 // batch-layers a file, drawn with a fixed seed, those without rows left out. Axes are [batch,
 // layer, expert] or [batch, layer, source, expert], whose sources are summed. Throws kBadInput with
 // the file's name if one cannot be read.
@@ -39,7 +39,7 @@ void append_result(const std::filesystem::path& file, const Result& result,
 
 // What the planner benchmarks are told: PROGRAM TRACES [--details] [--commit HASH] [--out FILE].
 struct Options {
-  std::string folder;    // of recorded counts, .npy
+  std::string folder;    // of recorded counts: .npz traces, or .npy arrays
   bool details = false;  // a line for each case that misses its bound
   std::string commit, out;
   std::string command;  // the whole command line, for the results
