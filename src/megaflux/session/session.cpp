@@ -234,6 +234,8 @@ void Session::execute_forward(ForwardState& state, const Execution& execution, S
     fill_launch(state, state.plan, rank, task.launch);
     task.launch.words.op = execution.op;
     task.launch.work = &forward_work_[rank];
+    // A replay has no head, and the lists in the heap are those of another step.
+    task.launch.has_route_list = execution.op == LaunchOp::kForward;
     task.launch.fault = execution.fault;
     task.y = execution.y[rank];
     task.z = {.data = saved.z_rows > 0 ? saved.z.get() : nullptr, .rows = saved.z_rows};

@@ -40,9 +40,11 @@ void begin_launch(const RoleView& view) {
                                                    .dy = launch.dy,
                                                    .topk_weights = launch.routing.topk_weights,
                                                    .weights = launch.weights};
-  build_route_list(launch.routing, launch.loads->rows_of_source(ctx.rank),
-                   ctx.heap.span_of(ctx.rank, view.ws.fields.routes.offsets),
-                   ctx.heap.span_of(ctx.rank, view.ws.fields.routes.pairs));
+  if (!launch.has_route_list) {
+    build_route_list(launch.routing, launch.loads->rows_of_source(ctx.rank),
+                     ctx.heap.span_of(ctx.rank, view.ws.fields.routes.offsets),
+                     ctx.heap.span_of(ctx.rank, view.ws.fields.routes.pairs));
+  }
   enter(ctx, launch.words);
 }
 

@@ -30,6 +30,7 @@ struct Launch {
   uint64_t weight_version = 0;
   // [s] 1 = this rank's slot holds the plan's expert already, nothing moves; empty = no slot does.
   std::span<const uint8_t> is_slot_filled = {};
+  bool has_route_list = false;  // the head of this step left this rank's list in its place
   Fault fault = Fault::kNone;
 };
 
@@ -48,7 +49,8 @@ struct RoleView {
   uint32_t* counter(CounterField field) const { return ctx.heap.at(ctx.rank, field, ctx.epoch); }
 };
 
-// Compute role: publishes the inputs, builds the route list, enters. Throws what enter() throws.
+// Compute role: publishes the inputs, builds the route list unless there is one, enters. Throws
+// what enter() throws.
 void begin_launch(const RoleView& view);
 // Raw weights of a part; waits for the matrix if it travels to a slot.
 ExpertWeights await_part_w1(const RoleView& view, const Part& part);
