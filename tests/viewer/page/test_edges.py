@@ -45,6 +45,18 @@ class Shapes(PageTest):
         self.look_at(*sample("sources", ranks=128, experts=256, layers=4, steps=4, most=6), "many_ranks")
         self.assertEqual(len(self.all(".traffic-canvas")), 2)
 
+    def test_a_rank_far_above_all_others_is_cut_and_says_how_far_it_reaches(self):
+        meta, blob = sample("small", ranks=64, experts=64, layers=4, steps=4)
+        arrays = TraceArrays(meta, blob)
+        rows = sorted(arrays.rank_rows(arrays.detail_of(arrays.worst_cell()), "before"))
+        self.assertGreater(rows[-1], 5.5 * sum(rows) / len(rows), "the sample is not skewed enough for this test")
+        self.look_at(meta, blob, "far_above")
+        words = self.script("return [...document.querySelectorAll('[data-figure=rank_bars] .cut-text')].map((t) => t.textContent)")
+        self.assertIn(f"{rows[-1] / 1000:.3g}k", words)
+        heights = self.script("return [...document.querySelectorAll('.rank-bar')].map((b) => Number(b.getAttribute('height')))")
+        self.assertLess(max(heights), 280)
+        self.assertGreater(sorted(heights)[len(heights) // 2], 20, "the other bars are flat")
+
     def test_no_cell_has_detail(self):
         self.look_at(*sample("small", most=0), "no_detail")
         self.assertIn("--detail", self.text("#section-microbatch"))

@@ -267,18 +267,21 @@
       "One layer of one step. N and P go to the next and previous cell with full detail, B switches before, after and both.",
     draw(host, app) {
       controls(host, app);
-      const scale = { rows: 1, traffic: 1 };
+      const scale = { rows: 1, tau: 1, traffic: 1 };
       for (const trace of app.traces) {
         const { layer, step, isInside } = app.placeIn(trace);
         const detail = isInside ? trace.detailOf(trace.cellOf(layer, step)) : -1;
         if (detail < 0) continue;
         for (const side of ["before", "after"]) {
           scale.rows = Math.max(scale.rows, d3.max(trace.rankRows(detail, side)));
+          scale.tau = Math.max(scale.tau, trace.tauRows(detail));
           if (trace.traffic(detail, side)) {
             scale.traffic = Math.max(scale.traffic, d3.max(trace.traffic(detail, side)));
           }
         }
       }
+      // One rank far above all others would flatten them: its bar is cut, and says how far it reaches.
+      if (scale.rows > 5 * scale.tau) scale.rows = 4 * scale.tau;
       panes(host, app, (pane, trace) => drawCell(pane, trace, app, scale));
     },
     swapSide() {

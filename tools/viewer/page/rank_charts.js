@@ -5,7 +5,7 @@
   const { figure, drawing, yAxis, xAxis, roundIndices } = megaflux.charts;
   const { format } = megaflux;
   const NAMES = { before: "fixed placement", after: "with replicas" };
-  const MARGIN = { top: 14, right: 84, bottom: 46, left: 68 };
+  const MARGIN = { top: 20, right: 84, bottom: 46, left: 68 };
   let patterns = 0;
 
   const sidesOf = (mode) => (mode === "both" ? ["before", "after"] : [mode]);
@@ -15,7 +15,24 @@
       trace.numRanks > 40 ? 0.2 : 0.28,
     ).paddingOuter(0.1);
     const inner = d3.scaleBand().domain(sides).range([0, x.bandwidth()]).paddingInner(sides.length > 1 ? 0.08 : 0);
-    return { x, inner, y: d3.scaleLinear().domain([0, top * 1.03 || 1]).range([height, 0]) };
+    return { x, inner, y: d3.scaleLinear().domain([0, top * 1.03 || 1]).range([height, 0]).clamp(true) };
+  }
+
+  // Bars that reach beyond the scale end in a gap and their number.
+  function cutMarks(g, { x, inner, y }, rows, sides) {
+    const top = y.domain()[1];
+    for (const side of sides) {
+      Array.from(rows[side]).forEach((value, rank) => {
+        if (value <= top) return;
+        const [left, width] = [x(rank) + inner(side), inner.bandwidth()];
+        g.append("path").attr("class", "cut-mark").attr("d", `M${left - 2},13l${width + 4},-5v5l${-width - 4},5z`);
+        g.append("text").attr("class", "cut-text").attr("x", left + width / 2).attr("y", -4).attr(
+          "text-anchor",
+          "middle",
+        )
+          .text(format.short(value));
+      });
+    }
   }
 
   // The bound and its name, above whatever is drawn.
@@ -73,6 +90,7 @@
           (d) => height - y(d),
         ).attr("rx", Math.min(2, inner.bandwidth() / 4));
     }
+    cutMarks(g, { x, inner, y }, rows, sides);
     tauLine(g, y, width, tau);
     const tipOf = (rank) => ({
       key: rank,
@@ -165,6 +183,7 @@
       const pattern = hatch(g, side);
       for (const each of instances[side]) {
         const tall = y(each.from) - y(each.from + each.rows);
+        if (each.from >= y.domain()[1]) continue; // beyond a cut scale
         const rect = stacks.append("rect").attr(
           "class",
           `segment ${side}-fill ${each.isReplica ? "replica" : ""} ${tall > 3 ? "parted" : ""}`,
@@ -176,6 +195,8 @@
         drawn.push({ ...each, side, rect: rect.node() });
       }
     }
+    const rows = { before: trace.rankRows(detail, "before"), after: trace.rankRows(detail, "after") };
+    cutMarks(g, { x, inner, y }, rows, sides);
     tauLine(g, y, width, trace.tauRows(detail));
     const outlines = g.append("g").attr("class", "outlines");
     outline(outlines, drawn, expert);
