@@ -35,7 +35,8 @@ RC_GTEST_PROP(Npy, RoundTrip, ()) {
   const auto shape = *rc::gen::resize(
       5, rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 5)));
   const auto type = *rc::gen::element(NpyType::kUint8, NpyType::kInt16, NpyType::kInt32,
-                                      NpyType::kInt64, NpyType::kFloat32);
+                                      NpyType::kInt64, NpyType::kFloat32, NpyType::kInt8,
+                                      NpyType::kUint16, NpyType::kUint32, NpyType::kUint64);
   size_t size = npy_bytes(type);
   for (const int64_t extent : shape) size *= static_cast<size_t>(extent);
   std::vector<std::byte> payload(size);
@@ -63,6 +64,23 @@ TEST(Npy, OtherWritersHeaders) {
   const auto empty =
       npy_of("{'descr': '<i8', 'fortran_order': False, 'shape': (0, 1099511627776)}", 0);
   EXPECT_EQ(parse_npy(empty, "test").num_elements(), 0);
+}
+
+TEST(Npy, TextIsCodePointsWithItsLengthAsAnAxis) {
+  const std::u32string words = U"ab\u00b5cd ";
+  const auto payload = std::as_bytes(std::span(words));
+  const auto two = encode_npy(NpyType::kText, std::vector<int64_t>{2, 3}, payload);
+  const std::string text(reinterpret_cast<const char*>(two.data()), two.size());
+  EXPECT_EQ(text.substr(10, 57), "{'descr': '<U3', 'fortran_order': False, 'shape': (2,), }");
+  EXPECT_EQ(parse_npy(two, "test").shape, (std::vector<int64_t>{2, 3}));
+  const auto one = encode_npy(NpyType::kText, std::vector<int64_t>{6}, payload);
+  EXPECT_EQ(parse_npy(one, "test").shape, std::vector<int64_t>{6});
+  EXPECT_EQ(parse_npy(one, "test").type, NpyType::kText);
+  for (const std::string_view dtype : {"<U", "<U-1", "<U9x", "<U99999999999999999999", ">U1"}) {
+    const std::string header =
+        "{'descr': '" + std::string(dtype) + "', 'fortran_order': False, 'shape': ()}";
+    expect_bad_input([&] { parse_npy(npy_of(header, 4), "test"); }, {"test: "});
+  }
 }
 
 TEST(Npy, BadInputNamesTheArray) {

@@ -16,8 +16,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "trace files are copied byte for byte");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::array kTypes = {NpyType::kUint8, NpyType::kInt16, NpyType::kInt32, NpyType::kInt64,
-                               NpyType::kFloat32};
+constexpr std::array kTypes = {NpyType::kUint8,  NpyType::kInt16,   NpyType::kInt32,
+                               NpyType::kInt64,  NpyType::kFloat32, NpyType::kInt8,
+                               NpyType::kUint16, NpyType::kUint32,  NpyType::kUint64};
 
 // A cursor over the header's Python dict literal; every method throws on what the format does not
 // allow.
@@ -51,6 +52,7 @@ class HeaderParser {
     MF_CHECK(rest_.empty(), where_, ": text after the dict of the .npy header");
     MF_CHECK(has_descr_ && has_order_ && has_shape_, where_,
              ": the .npy header lacks descr, fortran_order or shape");
+    if (array.type == NpyType::kText) array.shape.push_back(text_length_);
   }
 
  private:
@@ -105,19 +107,29 @@ class HeaderParser {
   }
   int64_t extent() {
     skip_blanks();
+    return number(rest_);
+  }
+  // Cuts a number off the front of `text`.
+  int64_t number(std::string_view& text) const {
     int64_t value = -1;
-    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     MF_CHECK(error == std::errc() && value >= 0 && value <= kMaxNpyExtent, where_,
              ": an extent of the shape is no number in [0, ", kMaxNpyExtent, "]");
-    rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
     return value;
   }
-  NpyType type_of(std::string_view descr) const {
+  NpyType type_of(std::string_view descr) {
     for (const NpyType type : kTypes) {
       if (descr == npy_descr(type)) return type;
     }
+    constexpr std::string_view kText = "<U";
+    if (descr.starts_with(kText)) {
+      std::string_view length = descr.substr(kText.size());
+      text_length_ = number(length);
+      if (length.empty()) return NpyType::kText;
+    }
     throw_error(ErrorCode::kBadInput, where_, ": dtype '", descr,
-                "' is none of |u1, <i2, <i4, <i8, <f4");
+                "' is none of |u1, <i2, <i4, <i8, <f4, |i1, <u2, <u4, <u8, <U");
   }
 
   std::string_view rest_;
@@ -125,6 +137,7 @@ class HeaderParser {
   bool has_descr_ = false;
   bool has_order_ = false;
   bool has_shape_ = false;
+  int64_t text_length_ = 0;
 };
 
 // The header's text and what follows it.
@@ -166,13 +179,23 @@ std::string_view npy_descr(NpyType type) {
       return "<i8";
     case NpyType::kFloat32:
       return "<f4";
+    case NpyType::kInt8:
+      return "|i1";
+    case NpyType::kUint16:
+      return "<u2";
+    case NpyType::kUint32:
+      return "<u4";
+    case NpyType::kUint64:
+      return "<u8";
+    case NpyType::kText:
+      return "<U";
   }
   return "";
 }
 
-// The last character of the descr is the size.
+// The last character of the descr is the size, but for text.
 size_t npy_bytes(NpyType type) {
-  return static_cast<size_t>(npy_descr(type).back() - '0');
+  return type == NpyType::kText ? 4 : static_cast<size_t>(npy_descr(type).back() - '0');
 }
 
 int64_t NpyView::num_elements() const {
@@ -204,9 +227,15 @@ NpyView parse_npy(std::span<const std::byte> bytes, std::string_view where) {
 
 std::vector<std::byte> encode_npy(NpyType type, std::span<const int64_t> shape,
                                   std::span<const std::byte> payload) {
-  std::string header =
-      "{'descr': '" + std::string(npy_descr(type)) + "', 'fortran_order': False, 'shape': (";
   size_t expected = npy_bytes(type);
+  std::string header = "{'descr': '" + std::string(npy_descr(type));
+  if (type == NpyType::kText) {
+    MF_INVARIANT(!shape.empty(), "text without the axis of its length");
+    header += std::to_string(shape.back());
+    expected *= static_cast<size_t>(shape.back());
+    shape = shape.first(shape.size() - 1);
+  }
+  header += "', 'fortran_order': False, 'shape': (";
   for (size_t i = 0; i < shape.size(); ++i) {
     header += std::to_string(shape[i]) + (i == 0 || i + 1 < shape.size() ? "," : "");
     if (i + 1 < shape.size()) header += ' ';

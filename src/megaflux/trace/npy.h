@@ -17,10 +17,23 @@
 
 namespace megaflux {
 
-// Element types of the trace format.
-enum class NpyType : uint8_t { kUint8, kInt16, kInt32, kInt64, kFloat32 };
+// Element types. The trace format has kUint8, kInt16, kInt32, kInt64 and kFloat32; recordings of
+// other systems have the rest. A text dtype "<U12" is kText, code points of four bytes, with the
+// length as one more axis: shape () of "<U12" is read and written as shape [12].
+enum class NpyType : uint8_t {
+  kUint8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat32,
+  kInt8,
+  kUint16,
+  kUint32,
+  kUint64,
+  kText
+};
 
-// "|u1", "<i2", "<i4", "<i8", "<f4".
+// "|u1", "<i2", "<i4", "<i8", "<f4", "|i1", "<u2", "<u4", "<u8", "<U".
 std::string_view npy_descr(NpyType type);
 size_t npy_bytes(NpyType type);
 

@@ -4,11 +4,10 @@
 #include <optional>
 
 #include "megaflux/base/check.h"
-#include "megaflux/trace/deflate.h"
 #include "megaflux/trace/npy.h"
+#include "megaflux/trace/npz_file.h"
 #include "megaflux/trace/trace_file.h"
 #include "megaflux/trace/trace_meta.h"
-#include "megaflux/trace/zip_container.h"
 
 namespace megaflux {
 namespace {
@@ -40,7 +39,7 @@ struct Array {
 class TraceParser {
  public:
   TraceParser(std::span<const std::byte> file, std::string_view file_name)
-      : file_(file), file_name_(file_name), entries_(parse_zip(file, file_name)) {}
+      : file_(file, file_name), file_name_(file_name) {}
 
   TraceData parse() {
     data_.meta = parse_meta();
@@ -60,19 +59,10 @@ class TraceParser {
   // that name.
   template <typename T>
   std::optional<Array<T>> array(const std::string& name, std::vector<int64_t> expected) {
-    const std::string entry_name = name + ".npy";
-    const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                    [&](const ZipEntry& e) { return e.name == entry_name; });
-    if (entry == entries_.end()) return std::nullopt;
-    const std::string where = std::string(file_name_) + ": array " + name;
-    std::vector<std::byte> unpacked;
-    std::span<const std::byte> bytes;
-    if (entry->method == ZipMethod::kStored) {
-      bytes = stored_bytes(file_, *entry, file_name_);
-    } else {
-      bytes = unpacked = inflate_entry(file_, *entry, file_name_);
-    }
-    const NpyView view = parse_npy(bytes, where);
+    if (!file_.has(name)) return std::nullopt;
+    const std::string where = file_.where(name);
+    const NpzArray stored = file_.array(name);
+    const NpyView& view = stored.view;
     constexpr NpyType kType = npy_type_of<T>();
     MF_CHECK(view.type == kType, where, ": dtype ", npy_descr(view.type), ", ", npy_descr(kType),
              " expected");
@@ -154,6 +144,7 @@ class TraceParser {
     constexpr int64_t kMaxCells = int64_t{1} << 24;
     MF_CHECK(cells <= kMaxCells, file_name_, ": ", data_.num_steps, " steps x ", ranks,
              " ranks without array rank_offsets, at most ", kMaxCells, " cells");
+    data_.rank_offsets.reserve(cells);
     for (int64_t s = 0; s < data_.num_steps; ++s) {
       // Offsets that fall are reported by the check of the whole trace.
       const auto cuts = even_cuts(
@@ -179,9 +170,8 @@ class TraceParser {
     }
   }
 
-  std::span<const std::byte> file_;
+  NpzFile file_;
   std::string_view file_name_;
-  std::vector<ZipEntry> entries_;
   int64_t layers_ = 0;
   TraceData data_;
 };
