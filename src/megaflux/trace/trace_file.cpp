@@ -1,15 +1,13 @@
 #include "megaflux/trace/trace_file.h"
 
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "megaflux/base/check.h"
 #include "megaflux/trace/deflate.h"
 #include "megaflux/trace/npy.h"
 #include "megaflux/trace/trace_meta.h"
+#include "megaflux/trace/whole_file.h"
 #include "megaflux/trace/zip_container.h"
 
 namespace megaflux {
@@ -18,17 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<std::byte> read_file(const fs::path& path) {
-  std::error_code error;
-  const auto size = fs::file_size(path, error);
-  MF_CHECK(!error, path.string(), ": cannot be read: ", error.message());
-  MF_CHECK(size <= kMaxZipBytes, path.string(), ": ", size, " bytes, at most ", kMaxZipBytes,
-           " are read; split the trace into chunks");
-  std::vector<std::byte> bytes(size);
-  std::ifstream stream(path, std::ios::binary);
-  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  MF_CHECK(stream.gcount() == static_cast<std::streamsize>(size), path.string(),
-           ": cannot be read: ", std::strerror(errno));
-  return bytes;
+  return read_whole_file(path.string(), kMaxZipBytes);
 }
 
 // NAME.npz -> NAME.003.npz
@@ -152,23 +140,7 @@ std::vector<std::byte> encode_trace(const Trace& trace, TracePacking packing) {
 }
 
 void write_trace(const std::string& path, const Trace& trace, TracePacking packing) {
-  const auto bytes = encode_trace(trace, packing);
-  const std::string part = path + ".part";
-  errno = 0;
-  std::ofstream stream(part, std::ios::binary | std::ios::trunc);
-  stream.write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
-  stream.close();
-  std::error_code error;
-  if (stream) {
-    fs::rename(part, path, error);
-  } else {
-    error = std::error_code(errno != 0 ? errno : EIO, std::generic_category());
-  }
-  if (!error) return;
-  std::error_code ignored;
-  fs::remove(part, ignored);
-  throw_error(ErrorCode::kBadInput, path, ": cannot be written: ", error.message());
+  write_whole_file(path, encode_trace(trace, packing));
 }
 
 }  // namespace megaflux
