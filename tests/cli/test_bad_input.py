@@ -241,7 +241,7 @@ class BadRunInput(ProgramTest):
 
 class BadCommand(ProgramTest):
     def test_no_command(self):
-        self.rejected(words=["command", "run|plan|"])
+        self.rejected(words=["command", "run|plan|", "|doctor"])
 
     def test_unknown_command(self):
         self.rejected("dance", words=["dance"])

@@ -30,6 +30,8 @@ void add_run_command(CLI::App& app, Invocation& invocation);
 void add_plan_command(CLI::App& app, Invocation& invocation);
 void add_simulate_command(CLI::App& app, Invocation& invocation);
 void add_explain_command(CLI::App& app, Invocation& invocation);
+void add_import_command(CLI::App& app, Invocation& invocation);
+void add_export_command(CLI::App& app, Invocation& invocation);
 void add_bench_command(CLI::App& app, Invocation& invocation);
 void add_doctor_command(CLI::App& app, Invocation& invocation);
 

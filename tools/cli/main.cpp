@@ -117,6 +117,8 @@ ExitCode call(int argc, char** argv) {
   add_plan_command(app, invocation);
   add_simulate_command(app, invocation);
   add_explain_command(app, invocation);
+  add_import_command(app, invocation);
+  add_export_command(app, invocation);
   add_bench_command(app, invocation);
   add_doctor_command(app, invocation);
   check_command(app, invocation.arguments);

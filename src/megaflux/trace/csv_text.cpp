@@ -66,8 +66,8 @@ int64_t parse_csv_count(std::string_view field, std::string_view file_name, size
 std::string shown_value(std::string_view text) {
   constexpr size_t kShown = 32;
   std::string result(text.substr(0, kShown));
-  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  std::replace_if(result.begin(), result.end(), is_control, '?');
+  const auto is_odd = [](unsigned char c) { return c < 0x20 || c >= 0x7f; };
+  std::replace_if(result.begin(), result.end(), is_odd, '?');
   return result;
 }
 

@@ -198,6 +198,15 @@ size_t npy_bytes(NpyType type) {
   return type == NpyType::kText ? 4 : static_cast<size_t>(npy_descr(type).back() - '0');
 }
 
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (const int64_t extent : shape) {
+    if (text.size() > 1) text += ", ";
+    text += extent < 0 ? "any" : std::to_string(extent);
+  }
+  return text + "]";
+}
+
 int64_t NpyView::num_elements() const {
   return static_cast<int64_t>(payload.size() / npy_bytes(type));
 }

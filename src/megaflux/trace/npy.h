@@ -51,6 +51,9 @@ struct NpyView {
   int64_t num_elements() const;
 };
 
+// "[2, any, 3]" of {2, -1, 3}, for messages.
+std::string shape_text(std::span<const int64_t> shape);
+
 // Throws kBadInput, each message opening with `where` ("law.npz: array loads"): not .npy, unknown
 // version or dtype, Fortran order, a malformed header, an extent over its limit, a payload shorter
 // or longer than the shape says.

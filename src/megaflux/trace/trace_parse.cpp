@@ -21,15 +21,6 @@ constexpr NpyType npy_type_of() {
   if constexpr (std::is_same_v<T, float>) return NpyType::kFloat32;
 }
 
-std::string shape_text(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (const int64_t extent : shape) {
-    if (text.size() > 1) text += ", ";
-    text += extent < 0 ? "any" : std::to_string(extent);
-  }
-  return text + "]";
-}
-
 template <typename T>
 struct Array {
   std::vector<int64_t> shape;
