@@ -168,6 +168,18 @@ class BadPlanInput(ProgramTest):
         path = self.write("machine.json", "{")
         self.plan("--machine", path, words=["--machine", "machine.json", "no JSON"])
 
+    def test_files_without_an_end(self):
+        for option in ["--owners", "--machine"]:
+            self.plan(option, "/dev/zero", words=[option, "/dev/zero", "at most"])
+
+    def test_json_nested_without_an_end(self):
+        deep = "[" * 1000000 + "]" * 1000000
+        path = self.write("machine.json", '{"gflops": ' + deep + "}")
+        self.plan("--machine", path, words=["--machine", "gflops", "array is no integer"])
+        path = self.write("owners.json", '{"schema": "megaflux.owners/1", "num_experts": 8, "num_ranks": 8, '
+                          '"layers": [{"layer_index": 0, "owner_of": [0, 1, 2, 3, 4, 5, 6, ' + deep + "]}]}")
+        self.plan("--owners", path, words=["--owners", "expert 7", "array is outside [0, 7]"])
+
     def test_json_into_a_missing_folder(self):
         target = self.folder / "no" / "out.json"
         self.rejected("plan", self.loads(), "--json", target, words=["--json", str(target)])
@@ -230,6 +242,7 @@ class BadRunInput(ProgramTest):
         path = self.write("x.mfpl", "MFPL")
         self.run_with("--plan", path, words=["--plan", "x.mfpl"])
         self.run_with("--plan", self.folder, words=["--plan", "cannot be read", "directory"])
+        self.run_with("--plan", "/dev/zero", words=["--plan", "/dev/zero", "at most"])
 
     def test_width_at_which_bf16_rounds_too_coarsely(self):
         self.run_with("--hidden", 15, words=["--hidden", "15", "16", "bf16", "fp32"])

@@ -1,7 +1,5 @@
 #include "cli/plan/owners_file.h"
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "megaflux/base/check.h"
@@ -10,9 +8,6 @@ namespace megaflux::cli {
 namespace {
 
 using nlohmann::json;
-
-// The largest legal file, 4096 experts in 1024 layers, takes less.
-constexpr uintmax_t kMaxBytes = uintmax_t{64} << 20;
 
 [[noreturn]] void reject(const std::string& path, const std::string& what) {
   throw_error(ErrorCode::kBadInput, "--owners: ", path, ": ", what);
@@ -32,15 +27,8 @@ const json& array_in(const json& object, const char* key, const std::string& pat
   return *found;
 }
 
-json parse_file(const std::string& path) {
-  std::error_code failed;
-  const uintmax_t bytes = std::filesystem::file_size(path, failed);
-  if (!failed && bytes > kMaxBytes) {
-    reject(path,
-           std::to_string(bytes) + " bytes, at most " + std::to_string(kMaxBytes) + " are read");
-  }
-  std::ifstream file(path);
-  json object = json::parse(file, nullptr, false);
+json parse_object(std::string_view text, const std::string& path) {
+  json object = json::parse(text, nullptr, false);
   if (object.is_discarded() || !object.is_object()) reject(path, "no JSON object");
   const auto schema = object.find("schema");
   if (schema == object.end() || *schema != kOwnersSchema) {
@@ -70,7 +58,9 @@ std::vector<int32_t> table_of(const json& layer, const OwnerTableSize& size,
   for (const json& owner : table) {
     const bool is_rank = owner.is_number_integer() && owner >= 0 && owner < size.num_ranks;
     if (!is_rank) {
-      reject(path, where + "expert " + std::to_string(owner_of.size()) + ": " + owner.dump() +
+      // What holds other values is not spelt out, however deep it is.
+      const std::string shown = owner.is_structured() ? owner.type_name() : owner.dump();
+      reject(path, where + "expert " + std::to_string(owner_of.size()) + ": " + shown +
                        " is outside [0, " + std::to_string(size.num_ranks - 1) + "]");
     }
     owner_of.push_back(owner.get<int32_t>());
@@ -80,24 +70,23 @@ std::vector<int32_t> table_of(const json& layer, const OwnerTableSize& size,
 
 }  // namespace
 
-std::vector<std::vector<int32_t>> read_owners_json(const std::string& path,
-                                                   const OwnerTableSize& size, int32_t first_layer,
-                                                   int32_t end_layer) {
-  const json object = parse_file(path);
+std::vector<std::vector<int32_t>> parse_owners_json(std::string_view text, const std::string& path,
+                                                    const OwnerTableSize& size, LayerSpan layers) {
+  const json object = parse_object(text, path);
   check_size(object, "num_experts", size.num_experts, path);
   check_size(object, "num_ranks", size.num_ranks, path);
-  std::vector<std::vector<int32_t>> tables(end_layer - first_layer);
+  std::vector<std::vector<int32_t>> tables(layers.end - layers.first);
   for (const json& layer : array_in(object, "layers", path)) {
     if (!layer.is_object()) reject(path, "layers: an entry is no object");
     const int64_t layer_idx = integer_in(layer, "layer_index", path);
-    if (layer_idx < first_layer || layer_idx >= end_layer) continue;
-    std::vector<int32_t>& table = tables[layer_idx - first_layer];
+    if (layer_idx < layers.first || layer_idx >= layers.end) continue;
+    std::vector<int32_t>& table = tables[layer_idx - layers.first];
     if (!table.empty()) reject(path, "layer index " + std::to_string(layer_idx) + " stands twice");
     table = table_of(layer, size, path);
   }
   for (size_t i = 0; i < tables.size(); ++i) {
     if (tables[i].empty()) {
-      reject(path, "no table for layer index " + std::to_string(first_layer + int64_t(i)));
+      reject(path, "no table for layer index " + std::to_string(layers.first + int64_t(i)));
     }
   }
   return tables;

@@ -1,15 +1,13 @@
 #include "cli/plan/plan_tables.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/options.h"
 #include "cli/plan/owners_file.h"
 #include "megaflux/base/check.h"
+#include "megaflux/trace/whole_file.h"
 
 namespace megaflux::cli {
 namespace {
@@ -18,46 +16,33 @@ constexpr int64_t kMaxBaseBlocks = 1'000'000'000;
 constexpr int64_t kFullSpeed = 1024;
 // Larger than any legal table; a wrong file must not be read to its end.
 constexpr size_t kMaxValues = size_t{1} << 21;
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 26;
 
-std::ifstream open_input(const std::string& option, const std::string& path) {
-  std::ifstream file(path);
-  MF_CHECK(file.is_open(), option, ": ", path, " cannot be read: ", std::strerror(errno));
-  std::error_code ignored;
-  MF_CHECK(!std::filesystem::is_directory(path, ignored), option, ": ", path,
-           " cannot be read: it is a directory");
-  return file;
+std::string read_text(const std::string& option, const std::string& path) {
+  try {
+    const auto bytes = read_whole_file(path, kMaxTextBytes);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  } catch (const Error& error) {
+    throw Error(error.code(), option + ": " + error.what());
+  }
 }
 
-// All integers of a file.
 std::vector<int64_t> read_integers(const std::string& option, const std::string& path,
                                    Limits limits) {
-  std::ifstream file = open_input(option, path);
-  std::vector<int64_t> values;
-  std::string line;
-  for (int line_number = 1; std::getline(file, line); ++line_number) {
-    line.resize(std::min(line.find('#'), line.size()));
-    std::replace(line.begin(), line.end(), ',', ' ');
-    for (size_t begin = line.find_first_not_of(" \t\r"); begin != std::string::npos;) {
-      const size_t end = std::min(line.find_first_of(" \t\r", begin), line.size());
-      const std::string where = option + ": " + path + ", line " + std::to_string(line_number) +
-                                ", value " + std::to_string(values.size());
-      const std::string word = line.substr(begin, end - begin);
-      values.push_back(parse_integer(where, word, limits));
-      MF_CHECK(values.size() <= kMaxValues, option, ": ", path, ": more than ", kMaxValues,
-               " values");
-      begin = line.find_first_not_of(" \t\r", end);
-    }
-  }
-  return values;
+  return parse_table(option + ": " + path, read_text(option, path), limits);
 }
 
 // Exactly `count` of them.
+std::vector<int64_t> parse_row(const std::string& where, std::string_view text, Limits limits,
+                               size_t count) {
+  std::vector<int64_t> values = parse_table(where, text, limits);
+  MF_CHECK(values.size() == count, where, ": ", values.size(), " values, ", count, " expected");
+  return values;
+}
+
 std::vector<int64_t> read_row(const std::string& option, const std::string& path, Limits limits,
                               size_t count) {
-  std::vector<int64_t> values = read_integers(option, path, limits);
-  MF_CHECK(values.size() == count, option, ": ", path, ": ", values.size(), " values, ", count,
-           " expected");
-  return values;
+  return parse_row(option + ": " + path, read_text(option, path), limits, count);
 }
 
 std::vector<int32_t> read_table(const std::string& option, const std::string& path, Limits limits,
@@ -76,13 +61,18 @@ int64_t* machine_field(MachineModel& machine, const std::string& key) {
   return nullptr;
 }
 
+// A value of the file in a message; what holds other values is not spelt out, however deep it is.
+std::string shown(const nlohmann::json& value) {
+  return value.is_structured() ? value.type_name() : value.dump();
+}
+
 MachineModel machine_of(const nlohmann::json& fields, const std::string& path) {
   MF_CHECK(fields.is_object(), "machine: ", path, " holds no JSON object");
   MachineModel machine;
   machine.name = std::filesystem::path(path).stem().string();
   for (const auto& [key, value] : fields.items()) {
     if (key == "name") {
-      MF_CHECK(value.is_string(), "machine: ", path, ": name: ", value.dump(), " is no text");
+      MF_CHECK(value.is_string(), "machine: ", path, ": name: ", shown(value), " is no text");
       machine.name = value.get<std::string>();
       continue;
     }
@@ -90,7 +80,7 @@ MachineModel machine_of(const nlohmann::json& fields, const std::string& path) {
     MF_CHECK(field != nullptr, "machine: ", path, ": '", key,
              "' is unknown, one of name|gflops|link_mb_per_s|plan_ns|pre_gate_ns|copy_latency_ns|"
              "round_ns expected");
-    MF_CHECK(value.is_number_integer(), "machine: ", path, ": ", key, ": ", value.dump(),
+    MF_CHECK(value.is_number_integer(), "machine: ", path, ": ", key, ": ", shown(value),
              " is no integer");
     *field = value.get<int64_t>();
   }
@@ -99,15 +89,37 @@ MachineModel machine_of(const nlohmann::json& fields, const std::string& path) {
 
 }  // namespace
 
+std::vector<int64_t> parse_table(const std::string& where, std::string_view text, Limits limits) {
+  constexpr std::string_view kBetween = ", \t\r";
+  std::vector<int64_t> values;
+  for (size_t line_number = 1; !text.empty(); ++line_number) {
+    const size_t line_end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, line_end);
+    text.remove_prefix(std::min(line_end + 1, text.size()));
+    line = line.substr(0, line.find('#'));
+    for (size_t begin = line.find_first_not_of(kBetween); begin != std::string_view::npos;
+         begin = line.find_first_not_of(kBetween, begin)) {
+      const size_t end = std::min(line.find_first_of(kBetween, begin), line.size());
+      const std::string place = where + ", line " + std::to_string(line_number) + ", value " +
+                                std::to_string(values.size());
+      values.push_back(parse_integer(place, line.substr(begin, end - begin), limits));
+      MF_CHECK(values.size() <= kMaxValues, where, ": more than ", kMaxValues, " values");
+      begin = end;
+    }
+  }
+  return values;
+}
+
 std::vector<std::vector<int32_t>> read_owners(const std::string& path, const OwnerTableSize& size,
                                               int32_t first_layer, int32_t end_layer) {
-  std::ifstream file = open_input("--owners", path);
-  if ((file >> std::ws).peek() == '{') {
-    return read_owners_json(path, size, first_layer, end_layer);
+  const std::string text = read_text("--owners", path);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] == '{') {
+    return parse_owners_json(text, path, size, {first_layer, end_layer});
   }
-  return {
-      static_cast<size_t>(end_layer - first_layer),
-      read_table("--owners", path, {0, size.num_ranks - 1}, static_cast<size_t>(size.num_experts))};
+  const auto values =
+      parse_row("--owners: " + path, text, {0, size.num_ranks - 1}, size.num_experts);
+  return {static_cast<size_t>(end_layer - first_layer), {values.begin(), values.end()}};
 }
 
 std::vector<int32_t> read_base_blocks(const std::string& path, int32_t num_ranks) {
@@ -162,17 +174,20 @@ std::vector<uint8_t> parse_inactive(const std::string& text, int32_t num_ranks) 
   return active;
 }
 
+MachineModel parse_machine(std::string_view text, const std::string& path) {
+  const auto fields = nlohmann::json::parse(text, nullptr, false);
+  MF_CHECK(!fields.is_discarded(), "machine: ", path, " is no JSON");
+  const MachineModel machine = machine_of(fields, path);
+  check_machine(machine);
+  return machine;
+}
+
 MachineModel read_machine(const std::string& name_or_path) {
   std::error_code ignored;
   const bool is_file = std::filesystem::exists(name_or_path, ignored);
   try {
     if (!is_file) return machine_model(name_or_path);
-    std::ifstream file = open_input("machine", name_or_path);
-    const auto fields = nlohmann::json::parse(file, nullptr, false);
-    MF_CHECK(!fields.is_discarded(), "machine: ", name_or_path, " is no JSON");
-    const MachineModel machine = machine_of(fields, name_or_path);
-    check_machine(machine);
-    return machine;
+    return parse_machine(read_text("machine", name_or_path), name_or_path);
   } catch (const Error& error) {
     // The library speaks of the machine; here it is an option.
     throw Error(error.code(),

@@ -7,12 +7,17 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "cli/options.h"
 #include "cli/plan/owners_file.h"
 #include "megaflux/plan/cost_model.h"
 
 namespace megaflux::cli {
+
+// All integers of a table's text; `where` opens every message.
+std::vector<int64_t> parse_table(const std::string& where, std::string_view text, Limits limits);
 
 // For each of these layers E owners in [0, P): from a table file, the same for every layer, or from
 // JSON with a table a layer (cli/plan/owners_file.h).
@@ -38,6 +43,10 @@ std::vector<int32_t> read_topology(const std::string& option, const std::string&
 std::vector<int32_t> parse_domains(const std::string& text, int32_t num_ranks);
 // "3,5-6": returns 1 for active ranks and 0 for these. At least one rank stays active.
 std::vector<uint8_t> parse_inactive(const std::string& text, int32_t num_ranks);
+
+// Fields of MachineModel as JSON text; those left out keep the values of h200. `path` is its name
+// unless it gives one.
+MachineModel parse_machine(std::string_view text, const std::string& path);
 
 // A name that megaflux knows, or a JSON file with fields of MachineModel; fields left out keep the
 // values of h200.

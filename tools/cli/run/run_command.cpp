@@ -3,12 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -16,6 +12,7 @@
 #include "cli/run/run_report.h"
 #include "megaflux/base/check.h"
 #include "megaflux/plan/legality.h"
+#include "megaflux/trace/whole_file.h"
 
 namespace megaflux::cli {
 namespace {
@@ -37,16 +34,17 @@ Plan of_plan_file(const std::string& path, Act act) {
   }
 }
 
+// Above the largest plan: E 4096, P and s 1024.
+constexpr uint64_t kMaxPlanBytes = uint64_t{1} << 26;
+
 Plan read_plan(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  // A directory can be opened and not read.
-  const bool is_read = file.is_open() && file.peek() != std::ifstream::traits_type::eof() &&
-                       static_cast<bool>(text << file.rdbuf());
-  MF_CHECK(is_read, "--plan: ", path,
-           " cannot be read: ", file.eof() ? "it is empty" : std::strerror(errno));
-  const std::string bytes = text.str();
-  return of_plan_file(path, [&] { return Plan::from_bytes(std::as_bytes(std::span(bytes))); });
+  std::vector<std::byte> bytes;
+  try {
+    bytes = read_whole_file(path, kMaxPlanBytes);
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string("--plan: ") + error.what());
+  }
+  return of_plan_file(path, [&] { return Plan::from_bytes(bytes); });
 }
 
 // Some faults need something to break.
