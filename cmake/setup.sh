@@ -7,13 +7,13 @@ JOBS=$(nproc 2>/dev/null || echo 2)
 
 # "package:command": a command found on the PATH will do, whoever installed it.
 BUILD_PROGRAMS=(g++:g++ cmake:cmake ninja-build:ninja pkgconf:pkg-config python3:python3)
-# ocl-icd-opencl-dev: the CMake file of libdnnl-dev looks for OpenCL.
+# ocl-icd-opencl-dev: the CMake file of libdnnl-dev looks for OpenCL. node-d3 holds the chart library of the report.
 BUILD_LIBRARIES=(libdnnl-dev ocl-icd-opencl-dev libcli11-dev libfmt-dev nlohmann-json3-dev libzip-dev
-                 librapidcheck-dev libgtest-dev libbenchmark-dev)
+                 librapidcheck-dev libgtest-dev libbenchmark-dev zlib1g-dev node-d3)
 # cbc proves optima, clang-format checks the layout of the sources, NumPy reads and writes our traces, Chromium opens
-# the report as a reader does; d3 draws it.
+# the report as a reader does.
 TEST_PROGRAMS=(coinor-cbc:cbc clang-format:clang-format chromium:chromium chromium-driver:chromedriver)
-TEST_LIBRARIES=(python3-numpy python3-selenium node-d3)
+TEST_LIBRARIES=(python3-numpy python3-selenium)
 
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then
   BOLD=$'\e[1m' RED=$'\e[31m' YELLOW=$'\e[33m' GREEN=$'\e[32m' PLAIN=$'\e[0m'

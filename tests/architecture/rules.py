@@ -34,6 +34,7 @@ FOREIGN_HEADERS = [
     (r"(oneapi/)?dnnl", (f"{LIBRARY}/layer/cpu", "bench"), "oneDNN"),
     (r"nccl", (f"{LIBRARY}/comm",), "NCCL"),
     (r"zip\.h", (f"{LIBRARY}/trace", "tests"), "libzip"),
+    (r"zlib\.h", ("tools/viewer", "tests"), "zlib"),
     (r"(torch|ATen|c10|pybind11)/|Python\.h", ("python",), "torch and Python"),
     (r"(gtest|gmock|rapidcheck|benchmark)[/.]", ("tests", "bench"), "test and benchmark frameworks"),
 ]

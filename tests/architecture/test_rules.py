@@ -59,6 +59,7 @@ CASES = {
             ("src/megaflux/moe/x.cpp", "#include <fmt/core.h>\n"),
             ("src/megaflux/layer/reference/x.cpp", "#include <oneapi/dnnl/dnnl.hpp>\n"),
             ("src/megaflux/layer/cpu/x.cpp", "#include <zip.h>\n"),
+            ("tools/cli/x.cpp", "#include <zlib.h>\n"),
             ("tools/cli/x.cpp", "#include <torch/torch.h>\n"),
             ("src/megaflux/moe/x.cpp", "#include <gtest/gtest.h>\n"),
         ],

@@ -8,17 +8,6 @@
 #include "megaflux/moe/limits.h"
 
 namespace megaflux::cli {
-namespace {
-
-CostScope scope_of(const PlanOptions& options) {
-  if (options.passes.empty()) {
-    return options.objective == "backward" ? CostScope::kForwardBackward : CostScope::kForward;
-  }
-  return options.passes == "forward" ? CostScope::kForward : CostScope::kForwardBackward;
-}
-
-}  // namespace
-
 const Choices& planner_choices() {
   static const Choices choices(planner_names().begin(), planner_names().end());
   return choices;
@@ -130,6 +119,13 @@ void check_lambda(bool is_given, int32_t lambda_blocks, const std::string& objec
 void check_plan_options(const PlanOptions& options, const Choices& planners) {
   check_lambda(options.is_lambda_given, options.lambda_blocks, options.objective);
   check_rivals(options.rivals, planners);
+}
+
+CostScope scope_of(const PlanOptions& options) {
+  if (options.passes.empty()) {
+    return options.objective == "backward" ? CostScope::kForwardBackward : CostScope::kForward;
+  }
+  return options.passes == "forward" ? CostScope::kForward : CostScope::kForwardBackward;
 }
 
 std::optional<LayerShape> shape_of(const PlanOptions& options, int32_t num_experts, int32_t topk) {

@@ -68,6 +68,9 @@ inline void check_plan_options(const PlanOptions& options) {
   check_plan_options(options, {options.planner});
 }
 
+// Passes that predictions cover.
+CostScope scope_of(const PlanOptions& options);
+
 // The layer that predictions are made for; nullopt without --hidden and --inter. `topk` 0 =
 // unknown, which no prediction needs.
 std::optional<LayerShape> shape_of(const PlanOptions& options, int32_t num_experts, int32_t topk);
