@@ -153,6 +153,9 @@ TEST(Sweep, HistoryLagsBehind) {
   EXPECT_EQ(late[0].cells_before_history, 0);
   EXPECT_EQ(late[0].num_cells, 2);
   EXPECT_GT(late[0].copies.max, 0);  // of the placement at step 6
+  EXPECT_EQ(late[0].copies.mean, history.copies.mean) << "of all steps, looked at or not";
+  EXPECT_EQ(sweep(trace, select_cells(trace, {.first_step = 7}), config)[0].copies.max, 0)
+      << "what step 6 pays for is not charged to step 7";
   // It knows steps 4 and 5 alone, which are like 6 and 7.
   EXPECT_EQ(late[0].imbalance, late[1].imbalance);
 }
@@ -173,6 +176,9 @@ TEST(StepSimulator, HistoryPlacementHoldsAndIsChargedOnce) {
   EXPECT_GT(after.copies, 0);
   EXPECT_EQ(simulator.simulate(step).copies, 0);
   simulator.set_history(loads);  // the same placement again moves nothing
+  EXPECT_EQ(simulator.simulate(step).copies, 0);
+  simulator.set_history(std::vector<int64_t>(8, 1));
+  EXPECT_GT(simulator.pass_step(), 0) << "charged to the step that passes, and to no other";
   EXPECT_EQ(simulator.simulate(step).copies, 0);
 }
 

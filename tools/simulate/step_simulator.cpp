@@ -61,6 +61,10 @@ void StepSimulator::set_history(std::vector<int64_t> loads) {
   held_ = std::move(held);
 }
 
+int32_t StepSimulator::pass_step() {
+  return std::exchange(placed_copies_, 0);
+}
+
 // A plan lists no replicas of experts without rows; this step has rows for all that can run, and
 // for every copy of them.
 std::vector<int64_t> StepSimulator::held_experts() {
@@ -158,7 +162,7 @@ void StepSimulator::measure_plan(const LoadTable& loads) {
   }
   figures_.imbalance = imbalance_of(load_rows_);
   figures_.replicas = plan_.num_replicas();
-  if (is_history()) figures_.copies = std::exchange(placed_copies_, 0);
+  if (is_history()) figures_.copies = pass_step();
   figures_.slots_needed = report_.slots_needed;
   figures_.moved_owners = report_.moved_owners;
   figures_.peak_rows = *std::max_element(padded_rows_.begin(), padded_rows_.end());

@@ -84,6 +84,9 @@ class StepSimulator {
   // before the trace begins, and each later one charges the weights that it moves to the step that
   // follows it.
   void set_history(std::vector<int64_t> loads);
+  // A step passes that nobody looks at: the copies that it is charged are returned, not charged to
+  // the next one.
+  int32_t pass_step();
 
  private:
   void start_planner();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
-#include <numeric>
 
 #include "megaflux/base/check.h"
 #include "simulate/case_sampler.h"
@@ -65,7 +64,7 @@ class GroupSweep {
         interval_(history_interval_of(trace, config)),
         loads_(cells.size()),
         plans_(config.planners.size(), PlanSamples(cells.size())),
-        placements_(config.planners.size() * trace.num_layers(), 0),
+        walks_(config.planners.size() * trace.num_layers()),
         workers_(std::max(1, config.num_threads)) {}
 
   void append_rows(std::vector<SweepRow>& rows) {
@@ -85,6 +84,11 @@ class GroupSweep {
   struct Worker {
     int32_t layer_idx = -1;
     std::vector<std::unique_ptr<StepSimulator>> simulators;  // null: by history
+  };
+
+  // What a planner by history did to one layer, up to the last step that is looked at.
+  struct Walk {
+    int64_t steps = 0, placements = 0, copies = 0;
   };
 
   std::vector<Item> make_items() const {
@@ -182,20 +186,26 @@ class GroupSweep {
     StepSimulator simulator(setting_of(config_.planners[planner], layer_idx));
     simulator.set_history(std::vector<int64_t>(num_experts, 1));
     std::vector<int64_t> recent(num_experts, 0);
+    Walk& walk = walks_[planner * trace_.num_layers() + layer_idx];
     size_t cell = item.first_cell;
     for (int64_t step = 0; cell < item.end_cell; ++step) {
       if (step % interval_ == 0) {
         if (*std::max_element(recent.begin(), recent.end()) > 0) {
           simulator.set_history(recent);
-          ++placements_[planner * trace_.num_layers() + layer_idx];
+          ++walk.placements;
         }
         std::fill(recent.begin(), recent.end(), 0);
       }
       if (cells_[cell].step == step) {
         const LoadTable loads = loads_of(cells_[cell]);
-        store(planner, cell, loads, simulator.simulate(loads));
+        const StepFigures& figures = simulator.simulate(loads);
+        store(planner, cell, loads, figures);
+        walk.copies += figures.copies;
         ++cell;
+      } else {
+        walk.copies += simulator.pass_step();
       }
+      ++walk.steps;
       const LoadTable recorded = trace_.loads(step, layer_idx, 1);
       for (int32_t e = 0; e < num_experts; ++e) recent[e] += recorded.totals()[e];
     }
@@ -211,8 +221,15 @@ class GroupSweep {
     if (row.planner.by_history) {
       row.cells_before_history = std::count_if(
           cells_.begin(), cells_.end(), [&](const Cell& cell) { return cell.step < interval_; });
-      const auto* first = &placements_[planner * trace_.num_layers()];
-      row.num_placements = std::accumulate(first, first + trace_.num_layers(), int64_t{0});
+      Walk all;
+      for (int32_t layer = 0; layer < trace_.num_layers(); ++layer) {
+        const Walk& walk = walks_[planner * trace_.num_layers() + layer];
+        all.placements += walk.placements;
+        all.copies += walk.copies;
+        all.steps += walk.steps;
+      }
+      row.num_placements = all.placements;
+      row.copies.mean = static_cast<double>(all.copies) / static_cast<double>(all.steps);
     }
     if (config_.model) {
       fill_memory(shape_for(*config_.model, trace_.meta().num_experts, trace_.meta().topk),
@@ -230,7 +247,7 @@ class GroupSweep {
   const int64_t interval_;
   LoadSamples loads_;
   std::vector<PlanSamples> plans_;
-  std::vector<int64_t> placements_;  // [planners, L], of history planners
+  std::vector<Walk> walks_;  // [planner, layer]
   std::vector<Worker> workers_;
 };
 

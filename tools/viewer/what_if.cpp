@@ -1,7 +1,6 @@
 #include "viewer/what_if.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "simulate/case_sampler.h"
 #include "simulate/parallel_items.h"
@@ -34,10 +33,6 @@ class WhatIf {
         row.replica_slots = 0;
       }
       row.layers.clear();
-      if (row.planner.by_history) {
-        // What its placements move all along the trace falls upon the cells of the sample.
-        row.copies.mean *= static_cast<double>(cells_.size()) / static_cast<double>(walked_cells());
-      }
       table.rows.push_back({.figures = std::move(row), .break_even_rows = {}});
     }
     if (!setting_.step.shape) return table;
@@ -86,15 +81,6 @@ class WhatIf {
       chosen[i].history = history.rows_for(cell.step * trace_.num_layers() + cell.layer_idx);
     }
     return chosen;
-  }
-
-  // Steps of all layers that a planner by history walks, up to the last one that is sampled.
-  int64_t walked_cells() const {
-    std::vector<int64_t> end_step(trace_.num_layers(), 0);
-    for (const simulate::Cell& cell : cells_) {
-      end_step[cell.layer_idx] = std::max(end_step[cell.layer_idx], cell.step + 1);
-    }
-    return std::accumulate(end_step.begin(), end_step.end(), int64_t{0});
   }
 
   std::string text() const {

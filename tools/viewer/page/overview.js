@@ -237,10 +237,16 @@
             h("span", { class: "after-ink" }, format.factor(after)),
             ".",
           ]
-          : [
+          : before < 1.05
+          ? [
             "The loads of this trace are even: the slowest rank carries ",
             h("span", { class: "after-ink" }, format.factor(after)),
             " the mean.",
+          ]
+          : [
+            "The slowest rank carries ",
+            h("span", { class: "before-ink" }, format.factor(before)),
+            " the mean load, and replicas do not change that.",
           ],
       ),
       h(
