@@ -50,13 +50,16 @@ function(megaflux_library)
   endif()
 endfunction()
 
-# megaflux_test(NAME [THREADS] LIBRARIES targets...): every .cpp below tests/NAME, one program test_NAME, one
-# CTest entry a test case. THREADS: the suite runs ranks as threads, so it is built under ThreadSanitizer too.
+# megaflux_test(NAME [THREADS] LIBRARIES targets... [SOURCES files...]): every .cpp below tests/NAME (or SOURCES),
+# one program test_NAME, one CTest entry a test case. THREADS: the suite runs ranks as threads, so it is built under ThreadSanitizer too.
 # Suites whose name ends in Slow are left out of the sanitizer presets.
 function(megaflux_test name)
-  cmake_parse_arguments(TEST "THREADS" "" "LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "THREADS" "" "LIBRARIES;SOURCES" ${ARGN})
   string(REPLACE "/" "_" target "test_${name}")
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  set(sources ${TEST_SOURCES})
+  if(NOT sources)
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  endif()
   if(NOT sources OR (MEGAFLUX_SANITIZE STREQUAL "thread" AND NOT TEST_THREADS))
     return()
   endif()

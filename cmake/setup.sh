@@ -11,9 +11,9 @@ BUILD_PROGRAMS=(g++:g++ cmake:cmake ninja-build:ninja pkgconf:pkg-config python3
 BUILD_LIBRARIES=(libdnnl-dev ocl-icd-opencl-dev libcli11-dev libfmt-dev nlohmann-json3-dev libzip-dev
                  librapidcheck-dev libgtest-dev libbenchmark-dev zlib1g-dev node-d3)
 # cbc proves optima, clang-format checks the layout of the sources, NumPy reads and writes our traces, Chromium opens
-# the report as a reader does.
-TEST_PROGRAMS=(coinor-cbc:cbc clang-format:clang-format chromium:chromium chromium-driver:chromedriver)
-TEST_LIBRARIES=(python3-numpy python3-selenium)
+# the report as a reader does, clang's runtime has libFuzzer.
+TEST_PROGRAMS=(coinor-cbc:cbc clang-format:clang-format chromium:chromium chromium-driver:chromedriver clang:clang++)
+TEST_LIBRARIES=(python3-numpy python3-selenium libclang-rt-14-dev)
 
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then
   BOLD=$'\e[1m' RED=$'\e[31m' YELLOW=$'\e[33m' GREEN=$'\e[32m' PLAIN=$'\e[0m'

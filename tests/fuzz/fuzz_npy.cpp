@@ -1,0 +1,24 @@
+#include <algorithm>
+
+#include "fuzz/fuzz_harness.h"
+#include "megaflux/trace/npy.h"
+
+namespace megaflux::fuzz {
+
+void fuzz_npy(Bytes bytes) {
+  accept_refusal([&] {
+    const NpyView view = parse_npy(bytes, "fuzz");
+    int64_t elements = 1;
+    for (const int64_t extent : view.shape) elements *= extent;
+    require(elements == view.num_elements(), "the shape is the payload's");
+    require(view.payload.size() <= bytes.size(), "the payload lies in the file");
+    const auto again = encode_npy(view.type, view.shape, view.payload);
+    const NpyView second = parse_npy(again, "again");
+    require(second.type == view.type && second.shape == view.shape, "the header survives writing");
+    require(std::equal(view.payload.begin(), view.payload.end(), second.payload.begin(),
+                       second.payload.end()),
+            "the payload survives writing");
+  });
+}
+
+}  // namespace megaflux::fuzz
