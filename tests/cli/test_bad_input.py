@@ -28,6 +28,20 @@ class BadPlanInput(ProgramTest):
     def test_ranks_beyond_64_bits(self):
         self.plan("--ranks", "9" * 30, words=["--ranks", "9" * 30, "[1, 1024]"])
 
+    def test_outputs_that_replace_something(self):
+        loads = self.loads()
+        before = loads.read_bytes()
+        for command in ["plan", "explain"]:
+            self.rejected(command, loads, "--json", loads,
+                          words=["--json", "loads.csv", "LOADS", "overwritten"])
+        one = self.folder / "one"
+        self.rejected("plan", loads, "--json", one, "--plan-out", one, words=["--plan-out", "--json"])
+        self.assertFalse(one.exists())
+        link = self.folder / "link.csv"
+        link.symlink_to(loads)
+        self.rejected("plan", loads, "--plan-out", link, words=["--plan-out", "overwritten"])
+        self.assertEqual(loads.read_bytes(), before)
+
     def test_negative_slots(self):
         self.plan("--slots", -1, words=["--slots", "-1", "[0, 1024]"])
 

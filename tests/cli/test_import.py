@@ -140,6 +140,14 @@ class Import(ProgramTest):
         refused(good, "--format", "csv", words=["good.npy"])
         refused(good, words=["--output", "ends in .npz"], output=self.folder / "out.txt")
         refused(good, words=["--output", "no"], output=self.folder / "no" / "out.npz")
+        recording = self.save("run.npy", counts()).rename(self.folder / "run.npz")
+        before = recording.read_bytes()
+        for path in [recording, self.folder / ".." / self.folder.name / "run.npz"]:
+            self.rejected("import", recording, "-o", path,
+                          words=["--output", "run.npz", "FILE", "overwritten"])
+        self.assertEqual(recording.read_bytes(), before)
+        self.rejected("import", good, "-o", target, "--json", target, words=["--json", "--output"])
+        self.assertFalse(target.exists())
         self.rejected("import", good, words=["--output"])
         self.rejected("import", "-o", target, words=["FILE"])
 

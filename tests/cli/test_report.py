@@ -179,6 +179,8 @@ class ReportTest(ProgramTest):
         self.rejected("report", trace, "-o", "-", words=["-o", "file"])
         self.rejected("report", trace, "-o", "/dev/null", words=["-o", "/dev/null", "regular file"])
         self.rejected("report", trace, "-o", trace, words=["-o", "a.npz", "overwritten"])
+        self.rejected("report", trace, "-o", html, "--json", html, words=["--json", "r.html", "-o"])
+        self.rejected("report", trace, "-o", html, "--json", trace, words=["--json", "overwritten"])
         self.rejected("report", trace, "-o", self.folder / "none/r.html", words=["-o", "folder"])
         self.rejected("report", *[trace] * 5, "-o", html, words=["TRACE", "5 traces", "4"])
         self.rejected("report", self.loads(), "-o", html, words=["TRACE", ".npz"])

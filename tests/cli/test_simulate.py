@@ -280,6 +280,16 @@ class BadSimulateInput(ProgramTest):
     def test_threads(self):
         self.simulate("--threads", 257, words=["--threads", "257", "[0, 256]"])
 
+    def test_history_that_nobody_reads(self):
+        self.simulate("--history-interval", 4, "--planners", "megaflux,eplb-exact",
+                      words=["--history-interval", "4", "eplb"])
+
+    def test_one_file_for_two_things(self):
+        one = self.folder / "one.json"
+        self.rejected("simulate", TRACE, "--json", one, "--suggest-owners", one,
+                      words=["--suggest-owners", "one.json", "--json"])
+        self.assertFalse(one.exists())
+
     def test_unwritable_json(self):
         self.rejected("simulate", TRACE, "--json", self.folder / "no" / "x.json",
                       words=["--json", "does not exist"])

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/distinct_files.h"
 #include "cli/explain/explain_result.h"
 #include "cli/load_input.h"
 #include "cli/options.h"
@@ -69,6 +70,7 @@ ExplainResult compute(const ExplainCommand& command) {
 ExitCode run_explain(const ExplainCommand& command) {
   check_plan_options(command.plan);
   check_output("--json", command.json_target);
+  check_distinct({{"--json", command.json_target}}, {{"LOADS", command.loads}});
   const ExplainResult result = compute(command);
   write_json(command.json_target, explain_json(result));
   if (!result.facts.has_plan()) return report_orphans(result.facts.report);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/distinct_files.h"
 #include "cli/json_output.h"
 #include "cli/load_input.h"
 #include "cli/options.h"
@@ -110,6 +111,9 @@ Post post_of(const Trace& trace, ExportCommand& command) {
 ExitCode run_export(ExportCommand command) {
   check_output("--json", command.json_target);
   check_output("--output", command.prefix + std::string(convert::kManifestSuffix));
+  check_distinct({{"--output", command.prefix + std::string(convert::kManifestSuffix)},
+                  {"--json", command.json_target}},
+                 {{"TRACE", command.trace}});
   check_plan_options(command.plan);
   const std::string name = std::filesystem::path(command.prefix).filename().string();
   MF_CHECK(!name.empty(), "--output: ", command.prefix, " names a folder; the files begin with it");

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "cli/command.h"
+#include "cli/distinct_files.h"
 #include "cli/import/layer_list.h"
 #include "cli/json_output.h"
 #include "cli/options.h"
@@ -104,6 +105,9 @@ ExitCode run_import(ImportCommand command) {
     command.settings.layers = parse_layer_list("--layers", command.layers);
   }
   const std::vector<std::string> files = convert::recording_files(command.input);
+  std::vector<NamedFile> inputs = {{"FILE", command.input}};
+  for (const std::string& file : files) inputs.push_back({"FILE", file});
+  check_distinct({{"--output", command.output}, {"--json", command.json_target}}, inputs);
   const auto import = [&] {
     Progress progress(static_cast<int>(files.size()) + 1);
     auto result = convert::import_recording(files, command.settings, [&](size_t i) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/distinct_files.h"
 #include "cli/options.h"
 #include "cli/plan/plan_options.h"
 #include "cli/plan/plan_result.h"
@@ -80,6 +81,8 @@ ExitCode run_plan(const PlanCommand& command) {
   check_output("--plan-out", command.plan_target);
   MF_CHECK(!is_stdout(command.json_target) || !is_stdout(command.plan_target),
            "--plan-out: - is taken by --json -, standard output holds one of them");
+  check_distinct({{"--json", command.json_target}, {"--plan-out", command.plan_target}},
+                 {{"LOADS", command.loads}});
   const PlanResult result = compute(command);
   if (!result.report.has_plan()) {
     write_json(command.json_target, plan_json(result));

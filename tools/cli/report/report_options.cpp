@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "cli/distinct_files.h"
 #include "cli/json_output.h"
 #include "cli/plan/plan_tables.h"
 #include "megaflux/base/check.h"
@@ -139,10 +140,9 @@ std::vector<std::string> check_report_options(const ReportOptions& options) {
   const std::vector<std::string> files = simulate::trace_files(options.traces);
   MF_CHECK(files.size() <= kMaxReportTraces, "TRACE: ", files.size(), " traces, at most ",
            kMaxReportTraces, " fit side by side");
-  for (const std::string& file : files) {
-    MF_CHECK(!fs::equivalent(file, options.output, ignored), "-o: ", options.output,
-             " is the trace ", file, ", which would be overwritten");
-  }
+  std::vector<NamedFile> inputs;
+  for (const std::string& file : files) inputs.push_back({"TRACE", file});
+  check_distinct({{"-o", options.output}, {"--json", options.json_target}}, inputs);
   MF_CHECK(static_cast<int64_t>(options.details.size()) <= viewer::kMaxDetails,
            "--detail: ", options.details.size(), " given, at most ", viewer::kMaxDetails,
            " are shown");

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/distinct_files.h"
 #include "cli/load_input.h"
 #include "cli/progress.h"
 #include "cli/simulate/simulate_options.h"
@@ -98,6 +99,10 @@ ExitCode run_simulate(const SimulateOptions& options) {
   MF_CHECK(options.suggest_file.empty() || files.size() == 1,
            "--suggest-owners: ", options.suggest_file, " takes one trace, there are ",
            files.size());
+  std::vector<NamedFile> inputs;
+  for (const std::string& file : files) inputs.push_back({"TRACE", file});
+  check_distinct({{"--json", options.json_target}, {"--suggest-owners", options.suggest_file}},
+                 inputs);
   std::vector<TraceResult> results;
   for (const std::string& file : files) results.push_back(simulate_trace(options, file, config));
   if (!is_stdout(options.json_target)) {

@@ -133,6 +133,12 @@ SweepConfig sweep_config_of(const SimulateOptions& options) {
   config.machine = read_machine(options.machine);
   config.scope = scope_of(options);
   config.history_interval = options.history_interval;
+  const auto is_by_history = [](const auto& planner) { return planner.by_history; };
+  MF_CHECK(options.history_interval == 0 ||
+               std::any_of(config.planners.begin(), config.planners.end(), is_by_history),
+           "--history-interval: ", options.history_interval,
+           " is read by the planners eplb and lplb only, --planners ", options.planners,
+           " has neither");
   const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
   config.num_threads =
       options.num_threads > 0 ? options.num_threads : std::clamp(cores, 1, kMaxThreads);
