@@ -137,8 +137,36 @@ TEST(Session, OutputsOnInputsAreRefused) {
   shifted[0] = static_cast<std::byte*>(x[0]) + 3 * row_bytes;
   call.dx = shifted;
   EXPECT_THROW(rig.session().backward(context, call, rig.report), Error);
+  // So is an input of another rank.
+  std::vector<void*> crossed(x.rbegin(), x.rend());
+  call.dx = crossed;
+  EXPECT_THROW(rig.session().backward(context, call, rig.report), Error);
+  EXPECT_THROW((void)rig.session().replay(context, x_read, crossed, rig.report), Error);
+  EXPECT_THROW(
+      (void)rig.session().forward({.routing = data.routing, .x = x_read, .y = crossed}, rig.report),
+      Error);
   EXPECT_FALSE(context.is_consumed());
   rig.backward(context);
+}
+
+// What a head leaves in the heap is of the last step; a replay of an earlier one builds its own.
+TEST(Session, ReplayAfterAnotherStep) {
+  const StepData data(case_named("two_ranks_bf16"), 51);
+  const StepData other(case_named("two_ranks_bf16"), 52);
+  StepRig rig(data);
+  const StepOutput expected = rig.step();
+  const ForwardContext saved = rig.forward();
+  std::vector<TypedVector> other_y = rig.out.y;
+  std::vector<const void*> x;
+  std::vector<void*> y;
+  for (size_t rank = 0; rank < other_y.size(); ++rank) {
+    x.push_back(other.x[rank].bytes.data());
+    y.push_back(other_y[rank].bytes.data());
+  }
+  rig.session().forward({.routing = other.routing, .x = x, .y = y}, rig.report).release();
+  ForwardContext context = rig.replay(saved);
+  rig.backward(context);
+  EXPECT_EQ(token_difference(expected, rig.out) + gradient_difference(expected, rig.out), "");
 }
 
 // The weights of a layer move to other memory and the old memory is gone: the new pointers are

@@ -87,13 +87,20 @@ void Session::check_forward(const ForwardCall& call) const {
   MF_CHECK(call.routing.size() == ranks && call.x.size() == ranks && call.y.size() == ranks,
            "forward: routing, x and y of ", call.routing.size(), ", ", call.x.size(), " and ",
            call.y.size(), " ranks, the session has ", ranks);
+  const auto tokens_at = [&](size_t rank) -> RankTokens {
+    return {.num_tokens = call.routing[rank].num_tokens,
+            .max_tokens = config_.max_tokens,
+            .rank = static_cast<int32_t>(rank),
+            .row_bytes = config_.shape.hidden * dtype_bytes(config_.shape.dtype)};
+  };
   for (size_t rank = 0; rank < ranks; ++rank) {
-    const RankTokens tokens{.num_tokens = call.routing[rank].num_tokens,
-                            .max_tokens = config_.max_tokens,
-                            .rank = static_cast<int32_t>(rank),
-                            .row_bytes = config_.shape.hidden * dtype_bytes(config_.shape.dtype)};
-    check_tensors(tokens, {{"x", call.x[rank]}, {"y", call.y[rank]}});
-    check_not_in_place(tokens, {"y", call.y[rank]}, {{"x", call.x[rank]}});
+    check_tensors(tokens_at(rank), {{"x", call.x[rank]}, {"y", call.y[rank]}});
+  }
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    for (size_t other = 0; other < ranks; ++other) {
+      check_not_in_place(tokens_at(rank), {"y", call.y[rank]}, tokens_at(other),
+                         {{"x", call.x[other]}});
+    }
   }
 }
 
@@ -204,7 +211,10 @@ ForwardContext Session::replay(const ForwardContext& saved, std::span<const void
   for (int32_t rank = 0; rank < num_ranks(); ++rank) {
     const RankTokens tokens = tokens_of(from, config_.shape, rank);
     check_tensors(tokens, {{"x", x[rank]}, {"y", y[rank]}});
-    check_not_in_place(tokens, {"y", y[rank]}, {{"x", x[rank]}});
+    for (int32_t other = 0; other < num_ranks(); ++other) {
+      check_not_in_place(tokens, {"y", y[rank]}, tokens_of(from, config_.shape, other),
+                         {{"x", x[other]}});
+    }
   }
   ForwardContext context = acquire_context();
   ForwardState& state = context.state();

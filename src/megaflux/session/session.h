@@ -8,9 +8,9 @@
 //
 // Spans over ranks have P entries. Rank r's tensors: x, y, dy, dx [T_r, H] of the layer's dtype, dp
 // [T_r, K] fp32; a null pointer stands for T_r = 0. Outputs are no memory of inputs: y is
-// not x, dx neither dy nor x, not in part either. The caller keeps weights alive while they are
-// set, and x until the backward. One call at a time; all memory is allocated at creation and by the
-// first step.
+// not x, dx neither dy nor x, of no rank and not in part either. The caller keeps weights alive
+// while they are set, and x until the backward. One call at a time; all memory is allocated at
+// creation and by the first step.
 #pragma once
 
 #include <cstdint>

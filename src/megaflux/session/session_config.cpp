@@ -89,17 +89,17 @@ void check_tensors(const RankTokens& tokens, std::initializer_list<NamedTensor> 
   }
 }
 
-void check_not_in_place(const RankTokens& tokens, const NamedTensor& output,
-                        std::initializer_list<NamedTensor> inputs) {
-  if (tokens.num_tokens == 0) return;
-  const int64_t bytes = tokens.num_tokens * tokens.row_bytes;
+void check_not_in_place(const RankTokens& writer, const NamedTensor& output,
+                        const RankTokens& reader, std::initializer_list<NamedTensor> inputs) {
+  if (writer.num_tokens == 0 || reader.num_tokens == 0) return;
   const auto written = reinterpret_cast<uintptr_t>(output.data);
+  const auto bytes = static_cast<uintptr_t>(writer.num_tokens * writer.row_bytes);
   for (const NamedTensor& input : inputs) {
     const auto read = reinterpret_cast<uintptr_t>(input.data);
-    const uintptr_t distance = written > read ? written - read : read - written;
-    MF_CHECK(distance >= static_cast<uintptr_t>(bytes), output.name, " of rank ", tokens.rank, ": ",
-             bytes, " bytes that overlap ", input.name,
-             ", which other ranks read while it is written");
+    const auto read_bytes = static_cast<uintptr_t>(reader.num_tokens * reader.row_bytes);
+    const bool is_apart = written < read ? read - written >= bytes : written - read >= read_bytes;
+    MF_CHECK(is_apart, output.name, " of rank ", writer.rank, ": ", bytes, " bytes that overlap ",
+             input.name, " of rank ", reader.rank, ", which other ranks read while it is written");
   }
 }
 
@@ -118,8 +118,11 @@ void check_backward_call(const ForwardState& state, const BackwardCall& call,
   for (size_t rank = 0; rank < ranks; ++rank) {
     const RankTokens tokens = tokens_of(state, layer.shape, static_cast<int32_t>(rank));
     check_tensors(tokens, {{"dy", call.dy[rank]}, {"dx", call.dx[rank]}, {"dp", call.dp[rank]}});
-    check_not_in_place(tokens, {"dx", call.dx[rank]},
-                       {{"dy", call.dy[rank]}, {"x", state.ranks[rank].x}});
+    for (size_t other = 0; other < ranks; ++other) {
+      check_not_in_place(tokens, {"dx", call.dx[rank]},
+                         tokens_of(state, layer.shape, static_cast<int32_t>(other)),
+                         {{"dy", call.dy[other]}, {"x", state.ranks[other].x}});
+    }
     if (std::count(layer.owner_of.begin(), layer.owner_of.end(), static_cast<int32_t>(rank)) == 0) {
       continue;
     }

@@ -32,9 +32,10 @@ struct NamedTensor {
 // null.
 void check_tensors(const RankTokens& tokens, std::initializer_list<NamedTensor> tensors);
 
-// Throws kBadInput if `output` shares memory with an input, which peers read while it is written.
-void check_not_in_place(const RankTokens& tokens, const NamedTensor& output,
-                        std::initializer_list<NamedTensor> inputs);
+// Throws kBadInput if the output of one rank shares memory with an input of this or another one,
+// which peers read while it is written.
+void check_not_in_place(const RankTokens& writer, const NamedTensor& output,
+                        const RankTokens& reader, std::initializer_list<NamedTensor> inputs);
 
 // Throws kBadInput if the layer's weights changed since the forward.
 void check_same_version(const ForwardState& state, uint64_t version);
