@@ -92,3 +92,23 @@ class ProgressBar(ProgramTest):
 
     def test_is_absent_from_pipes(self):
         self.assertEqual(call(*self.LONG).stderr, "")
+
+
+class TextFromOutside(ProgramTest):
+    """What a trace says of itself, and the names of files, are shown and not obeyed."""
+
+    def test_no_control_character_gets_through(self):
+        counts = self.write("counts\x1b[31m.csv", "900,700,120,100,90,80,60,50\n")
+        trace = self.folder / "loads\x1b]0;title\x07.npz"
+        made = self.ok("import", counts, "-o", trace, "--model-name", "m\x1b[2J\u009b31m\x7f")
+        report = self.folder / "report\x1b[31m.html"
+        shown = [made.stdout] + [self.ok(*command).stdout for command in (
+            ["plan", trace], ["explain", trace], ["simulate", trace, "--planners", "fixed"],
+            ["report", trace, "-o", report, "--what-if-planners", "fixed"],
+            ["export", trace, "-o", self.folder / "out\x1b[31m"],
+            ["bench", "plan", trace, "--repeats", 1])]
+        for text in shown:
+            self.assertIn("\\x1b", text)
+            control = [c for c in text if c != "\n" and (ord(c) < 0x20 or 0x7f <= ord(c) < 0xa0)]
+            self.assertEqual(control, [], text)
+        self.assertIn(r"m\x1b[2J\x9b31m\x7f", shown[3])

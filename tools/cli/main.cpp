@@ -13,20 +13,11 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "cli/text_format.h"
 #include "megaflux/base/check.h"
 
 namespace megaflux::cli {
 namespace {
-
-// Names of files and values come from outside; a terminal must not act on what is in them.
-std::string printable(std::string_view message) {
-  std::string text;
-  for (const char c : message) {
-    const auto byte = static_cast<unsigned char>(c);
-    text += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
-  }
-  return text;
-}
 
 // Where standard error takes nothing, the status alone has to do.
 void print_error(std::string_view message) {

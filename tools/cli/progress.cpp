@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "cli/terminal.h"
+#include "cli/text_format.h"
 
 namespace megaflux::cli {
 namespace {
@@ -48,7 +49,8 @@ void Progress::draw() {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   const double fraction = static_cast<double>(done_) / total_;
   fmt::print(stderr, "\r[{}] {}/{} {}, {:.0f} s\x1b[K",
-             bar(style_of(STDERR_FILENO), fraction, kBarColumns), done_, total_, name_, seconds);
+             bar(style_of(STDERR_FILENO), fraction, kBarColumns), done_, total_, printable(name_),
+             seconds);
   std::fflush(stderr);
   was_drawn_ = true;
 }

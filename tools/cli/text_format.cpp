@@ -38,4 +38,22 @@ std::string seconds_text(double seconds) {
   return fmt::format("{:.2f} s", seconds);
 }
 
+std::string printable(std::string_view text) {
+  constexpr unsigned char kLatinLead = 0xc2, kFirstLatinLetter = 0xa0;
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if (byte == kLatinLead && next >= 0x80 && next < kFirstLatinLetter) {
+      shown += fmt::format("\\x{:02x}", next);
+      ++i;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else {
+      shown += text[i];
+    }
+  }
+  return shown;
+}
+
 }  // namespace megaflux::cli

@@ -1,8 +1,9 @@
-// Numbers as people read them.
+// Numbers as people read them, and text from outside as a terminal may take it.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace megaflux::cli {
 
@@ -14,5 +15,8 @@ std::string plural(int64_t count, const std::string& noun);
 std::string bytes_text(uint64_t bytes);
 // 0.0123 -> "12.3 ms".
 std::string seconds_text(double seconds);
+// Names of files, models and values come from outside; a terminal must not act on what is in them.
+// Control characters, those of Latin-1 in UTF-8 too, become \x1b and the like.
+std::string printable(std::string_view text);
 
 }  // namespace megaflux::cli

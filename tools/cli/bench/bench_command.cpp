@@ -80,7 +80,7 @@ void print_table(const BenchOptions& options, const FiguresByE& by_experts) {
                mean(f.copies));
   }
   for (const auto& [num_experts, f] : by_experts) {
-    fmt::print("\nworst for E {}: {}", num_experts, f.worst_case);
+    fmt::print("\nworst for E {}: {}", num_experts, printable(f.worst_case));
   }
   fmt::print("\n");
 }

@@ -92,7 +92,7 @@ void Report::print_title() const {
                                plural(config.dims.replica_slots, "slot"),
                                plural(facts_.block_rows, "row"))));
   const std::string sign(separator(style_));
-  fmt::print("{}\n{} rows{}kappa {:.2f}{}imbalance {:.3f} {} {:.3f}\n", result_.origin,
+  fmt::print("{}\n{} rows{}kappa {:.2f}{}imbalance {:.3f} {} {:.3f}\n", printable(result_.origin),
              count_text(facts_.input.loads.total_rows()), sign, facts_.kappa, sign,
              facts_.imbalance_fixed, arrow(style_), facts_.imbalance);
 }

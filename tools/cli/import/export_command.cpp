@@ -129,8 +129,8 @@ ExitCode run_export(ExportCommand command) {
   const int64_t records = trace.num_steps() * trace.num_layers();
   if (!is_stdout(command.json_target)) {
     const TextStyle style = style_of(STDOUT_FILENO);
-    fmt::print("{} {} {}{}\n", command.trace, arrow(style),
-               paint(style, Colour::kBold, command.prefix), convert::kManifestSuffix);
+    fmt::print("{} {} {}{}\n", printable(command.trace), arrow(style),
+               paint(style, Colour::kBold, printable(command.prefix)), convert::kManifestSuffix);
     fmt::print("  holds       {} in {}, {}, {} a rank\n", plural(records, "record"),
                plural(writer.num_chunks(), "chunk"), plural(post.dims.num_ranks, "rank"),
                plural(post.dims.slots, "slot"));

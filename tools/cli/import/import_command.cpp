@@ -76,8 +76,8 @@ void print_import(const ImportCommand& command, const convert::Import& import) {
   const TextStyle style = style_of(STDOUT_FILENO);
   const TraceMeta& meta = import.trace.meta();
   const std::string topk = meta.topk > 0 ? std::to_string(meta.topk) : "not stated";
-  fmt::print("{} {} {}\n", command.input, arrow(style),
-             paint(style, Colour::kBold, command.output));
+  fmt::print("{} {} {}\n", printable(command.input), arrow(style),
+             paint(style, Colour::kBold, printable(command.output)));
   fmt::print("  read as     {}\n", import.read_as);
   fmt::print("  holds       {} x {} of {} experts, top-k {}\n",
              plural(import.trace.num_steps(), "step"), plural(import.trace.num_layers(), "layer"),
@@ -88,7 +88,7 @@ void print_import(const ImportCommand& command, const convert::Import& import) {
                  : "");
   fmt::print("  bytes       {}\n", bytes_text(std::filesystem::file_size(command.output)));
   for (const std::string& note : import.notes) {
-    fmt::print("  {} {}\n", paint(style, Colour::kYellow, "note:"), note);
+    fmt::print("  {} {}\n", paint(style, Colour::kYellow, "note:"), printable(note));
   }
 }
 

@@ -26,8 +26,8 @@ void print_title(const TextStyle& style, const PlanResult& result) {
                                plural(dims.num_ranks, "rank"), plural(dims.replica_slots, "slot"),
                                plural(dims.block_rows, "row"))));
   const LoadTable& loads = result.input.loads;
-  fmt::print("{}: {} rows{}kappa {:.2f}\n\n", result.input.origin, count_text(loads.total_rows()),
-             separator(style), kappa(loads));
+  fmt::print("{}: {} rows{}kappa {:.2f}\n\n", printable(result.input.origin),
+             count_text(loads.total_rows()), separator(style), kappa(loads));
 }
 
 void print_balance(const TextStyle& style, const PlanResult& result) {

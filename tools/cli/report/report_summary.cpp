@@ -36,9 +36,10 @@ std::string time_text(double us) {
 void print_trace(const TextStyle& style, const TraceSummary& trace) {
   const viewer::TraceOverview& overview = trace.overview;
   const auto number = [&](const char* key) { return trace.setting.at(key).get<int64_t>(); };
-  fmt::print("\n{}: {} on {}, {} each, planner {}\n", paint(style, Colour::kBold, trace.name),
-             plural(overview.num_cells, "cell"), plural(number("ranks"), "rank"),
-             plural(number("slots"), "slot"), trace.setting.at("planner").get<std::string>());
+  fmt::print("\n{}: {} on {}, {} each, planner {}\n",
+             paint(style, Colour::kBold, printable(trace.name)), plural(overview.num_cells, "cell"),
+             plural(number("ranks"), "rank"), plural(number("slots"), "slot"),
+             trace.setting.at("planner").get<std::string>());
   fmt::print("  imbalance without replicas  {}\n", spread_text(overview.imbalance_before));
   fmt::print("  imbalance with the plan     {}\n", spread_text(overview.imbalance_after));
   fmt::print("  copies                      {:.2f} a cell\n", overview.copies);
@@ -58,7 +59,7 @@ void print_summary(const ReportSummary& summary) {
   const TextStyle style = style_of(STDOUT_FILENO);
   for (const TraceSummary& trace : summary.traces) print_trace(style, trace);
   fmt::print("\n{}: {} in {}, opens in a browser from where it is\n",
-             paint(style, Colour::kBold, summary.output), bytes_text(summary.bytes),
+             paint(style, Colour::kBold, printable(summary.output)), bytes_text(summary.bytes),
              seconds_text(summary.seconds));
 }
 

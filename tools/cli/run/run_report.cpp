@@ -29,7 +29,7 @@ void print_header(const TextStyle& style, const RunResult& result) {
                            fmt::format("One MoE layer, {}, over {}",
                                        options.is_forward_only ? "forward" : "forward and backward",
                                        plural(workload.num_ranks(), "rank"))));
-  print_line("routing", workload.origin());
+  print_line("routing", printable(workload.origin()));
   print_line("",
              fmt::format("{} tokens{}{} rows{}kappa {:.2f}", count_text(workload.num_tokens()), dot,
                          count_text(workload.loads().total_rows()), dot, kappa(workload.loads())));

@@ -157,8 +157,8 @@ void print_simulation(const SweepConfig& config, const TraceResult& result) {
   const TextStyle style = style_of(STDOUT_FILENO);
   const TraceMeta& meta = result.meta;
   fmt::print("{}{}{}{}{} experts{}{} x {}{}objective {}, blocks of {}\n",
-             paint(style, Colour::kBold, result.name), separator(style),
-             meta.model.empty() ? "model not stated" : meta.model, separator(style),
+             paint(style, Colour::kBold, printable(result.name)), separator(style),
+             meta.model.empty() ? "model not stated" : printable(meta.model), separator(style),
              meta.num_experts, separator(style),
              plural(static_cast<int64_t>(meta.layers.size()), "layer"),
              plural(result.num_steps, "step"), separator(style),
@@ -166,7 +166,7 @@ void print_simulation(const SweepConfig& config, const TraceResult& result) {
   if (config.model) {
     const simulate::ModelShape& model = *config.model;
     fmt::print("layer {}: H {}, I {}, bf16{}machine {}{}{}\n", model.name, model.hidden,
-               model.inter, separator(style), config.machine.name, separator(style),
+               model.inter, separator(style), printable(config.machine.name), separator(style),
                config.scope == CostScope::kForward ? "forward" : "forward and backward");
   }
   print_table(style, result.rows);
