@@ -150,6 +150,11 @@ void drop_empty_steps(Recording& recording) {
 Trace finish_recording(Recording recording, const ImportSettings& settings,
                        const std::string& name) {
   TraceData& data = recording.data;
+  const bool is_ids = settings.kind == Kind::kTopk;
+  MF_CHECK(settings.kind == Kind::kAuto || is_ids == data.has_ids(), name, ": --kind ",
+           is_ids ? "topk" : "counts", ", and the file holds ", is_ids ? "counts" : "ids");
+  MF_CHECK(settings.step_tokens == 0 || data.has_ids(), name, ": --step-tokens ",
+           settings.step_tokens, ", and the file holds counts, not ids");
   check_experts(data, settings, name);
   check_layers(data, num_layers_of(data), settings, name);
   if (settings.topk > 0) data.meta.topk = settings.topk;
