@@ -125,6 +125,12 @@ TEST(ImportJson, BadMaps) {
           {"physical expert 3", "[-1, 2]"});
 }
 
+// Every count fits, their sum over the places of an expert does not.
+TEST(ImportJson, SumsOverPlacesAreChecked) {
+  refused(R"({"physical_to_logical_map": [0, 0], "expert_load_pass": [[2147483647, 1]]})",
+          {"layer 0, expert 0", "more than 2147483647 rows"});
+}
+
 TEST(ImportJson, BadRecords) {
   refused(R"({"records": [{"global_physical_count": [[1]]}]})",
           {"record 0", "physical_to_logical"});

@@ -201,6 +201,16 @@ TEST(Explain, counterfactuals_of_an_expert) {
   EXPECT_EQ(find(list, Change::kOneReplicaMore), nullptr);
 }
 
+// Without its replica the owner has 9 rows, and no longer pays 2 blocks for it.
+TEST(Explain, undoing_a_replica_saves_its_lambda) {
+  StepInput input = input_of(PlannerKind::kMegaflux, 2, 1, {9, 0, 1, 0});
+  input.config.objective = Objective::kBackward;
+  input.config.lambda_blocks = 2;
+  const StepFacts facts = gather_facts(input);
+  EXPECT_EQ(facts.max_finish(), 6);
+  EXPECT_EQ(find(expert_counterfactuals(facts, 0), Change::kUndone)->max, 9);
+}
+
 TEST(Explain, orphans_are_no_plan) {
   StepInput input = input_of(PlannerKind::kMegaflux, 2, 1, {5, 5});
   input.config.active = {1, 0};

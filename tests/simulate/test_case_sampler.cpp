@@ -56,6 +56,7 @@ TEST(Distribution, NearestRank) {
   EXPECT_EQ(percentile(hundred, 99), 99);
   EXPECT_EQ(percentile(hundred, 100), 100);
   EXPECT_EQ(percentile(hundred, 0), 1);
+  EXPECT_EQ(percentile({3, 1, 2}, 40), 2) << "1.2 of 3 samples are more than one";
 }
 
 TEST(ModelShapes, NamesAndNumbers) {
