@@ -32,7 +32,7 @@ class PlacementHistory {
   void place(int64_t cell, const LoadTable& loads, simulate::StepSimulator& simulator) const;
 
  private:
-  std::vector<int64_t> rows_before(int32_t layer_idx, int64_t epoch) const;
+  std::vector<int64_t> rows_before(int32_t layer_idx, int64_t placement_idx) const;
 
   const Trace& trace_;
   const int64_t interval_;

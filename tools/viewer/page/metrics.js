@@ -111,7 +111,7 @@
         {
           key: "peak",
           label: "Peak rows",
-          explain: "most rows a rank holds, padded to blocks",
+          explain: "most rows a rank holds, parts padded to tiles of 128",
           write: format.rows,
           axis: format.short,
           floor: 0,
