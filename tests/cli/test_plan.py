@@ -143,3 +143,9 @@ class PlanReport(ProgramTest):
         for word in ["rank", "imbalance", "replicas", "gate", "tau"]:
             self.assertIn(word, text)
         self.assertIn("█", text)
+
+    def test_planners_in_rows_count_rows(self):
+        text = self.ok("plan", self.loads(), *SMALL, "--planner", "moonep").stdout
+        for words in ["fixed placement, rows", "rows (tau)", "rows moved"]:
+            self.assertIn(words, text)
+        self.assertNotIn("blocks (tau)", text)

@@ -18,6 +18,11 @@ int64_t largest(const std::vector<int64_t>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
+// Planners in rows have blocks of one.
+std::string unit_of(const PlanResult& result) {
+  return result.plan.dims().block_rows == 1 ? "row" : "block";
+}
+
 void print_title(const TextStyle& style, const PlanResult& result) {
   const PlanDims dims = result.plan.dims();
   fmt::print("{}\n",
@@ -32,12 +37,14 @@ void print_title(const TextStyle& style, const PlanResult& result) {
 
 void print_balance(const TextStyle& style, const PlanResult& result) {
   const PlanStats& stats = result.stats;
-  fmt::print("\nimbalance {:.2f} {} {}{}slowest rank {} of at least {} blocks (tau)\n",
+  const std::string unit = unit_of(result);
+  fmt::print("\nimbalance {:.2f} {} {}{}slowest rank {} of at least {} {} (tau)\n",
              result.fixed_stats.blocks.imbalance, arrow(style),
              paint(style, Colour::kBold, fmt::format("{:.2f}", stats.blocks.imbalance)),
-             separator(style), count_text(largest(stats.finish)), count_text(stats.tau));
+             separator(style), count_text(largest(stats.finish)), count_text(stats.tau),
+             unit + "s");
   fmt::print("replicas {}{}{} to copy{}{} moved", stats.num_replicas, separator(style),
-             stats.num_copies, separator(style), plural(stats.moved_blocks, "block"));
+             stats.num_copies, separator(style), plural(stats.moved_blocks, unit));
   if (stats.remote_rows) {
     fmt::print("{}{} rows leave their source", separator(style), count_text(*stats.remote_rows));
   }
@@ -103,7 +110,7 @@ void print_replicas(const Plan& plan, const LoadTable& loads) {
 void print_plan(const PlanResult& result) {
   const TextStyle style = style_of(STDOUT_FILENO);
   print_title(style, result);
-  print_load_bars(style, {.unit = "blocks",
+  print_load_bars(style, {.unit = unit_of(result) + "s",
                           .before = result.fixed_stats.load_blocks,
                           .after = result.stats.load_blocks});
   print_balance(style, result);
