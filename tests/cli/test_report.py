@@ -183,9 +183,11 @@ class ReportTest(ProgramTest):
         self.rejected("report", trace, "-o", html, "--json", trace, words=["--json", "overwritten"])
         self.rejected("report", trace, "-o", self.folder / "none/r.html", words=["-o", "folder"])
         self.rejected("report", *[trace] * 5, "-o", html, words=["TRACE", "5 traces", "4"])
+        rows = self.write("rows.csv", ",".join(["1"] * 16))
+        self.rejected(*arguments, "--rival", f"history={rows}", words=["--rival", "history", "trace"])
         self.rejected("report", self.loads(), "-o", html, words=["TRACE", ".npz"])
         broken = self.write("broken.npz", "nothing")
         self.rejected("report", trace, broken, "-o", html, words=["TRACE", "broken.npz"])
         self.assertFalse(html.exists())
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
-                         ["a.npz", "broken.npz", "loads.csv"])
+                         ["a.npz", "broken.npz", "loads.csv", "rows.csv"])

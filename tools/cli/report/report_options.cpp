@@ -161,6 +161,8 @@ viewer::ReportSetting report_setting_of(const ReportOptions& options, const std:
   viewer::ReportSetting setting;
   setting.name = fs::path(file).filename().string();
   setting.step.plan = plan_config_of(plan, meta.num_experts, meta.topk);
+  MF_CHECK(setting.step.plan.baselines.history.empty(),
+           "--rival: history is what report takes from the trace");
   setting.step.plan.owner_of = contiguous_owners(meta.num_experts, plan.num_ranks);
   if (!options.model.empty()) {
     setting.model = simulate::parse_model("--model", options.model);
