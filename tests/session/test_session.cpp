@@ -369,5 +369,25 @@ TEST(Session, IC_33_LostSignalEndsInANamedErrorAndRecovers) {
   EXPECT_EQ(token_difference(expected, rig.step()), "");
 }
 
+// The failed launch may have filled slots with weights of layer 1, which nothing has recorded.
+TEST(Session, RecoverForgetsKeptReplicas) {
+  const StepData data(case_named("one_hot"), 55), other(case_named("one_hot"), 56);
+  SessionConfig config = session_config(data);
+  config.num_layers = 2;
+  config.keeps_replicas = true;
+  config.waits.deadline = std::chrono::milliseconds(6000);
+  StepRig rig(data, config);
+  for (int32_t rank = 0; rank < other.num_ranks(); ++rank) {
+    rig.session().set_weights(1, rank, other.owned(rank));
+  }
+  const StepOutput expected = rig.step();
+  EXPECT_THROW((void)rig.forward(1, nullptr, Fault::kLostFlag), Error);
+  rig.session().recover();
+  ForwardContext context = rig.forward();
+  EXPECT_GT(rig.report.total(Traffic::kWeights), 0);
+  rig.backward(context);
+  EXPECT_EQ(token_difference(expected, rig.out), "");
+}
+
 }  // namespace
 }  // namespace megaflux
