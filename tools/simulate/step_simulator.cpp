@@ -146,7 +146,7 @@ void StepSimulator::measure_plan(const LoadTable& loads) {
       padded_rows_[instance.rank] += round_up(rows, int64_t{kTileRows});
       RankCost& host = costs_[instance.rank];
       host.load_blocks += blocks;
-      const bool is_moved = instance.slot >= 0 || plan_owner != owner;
+      const bool is_moved = instance.rank != owner;  // the owner has the weights, whatever its part
       if (is_moved) figures_.moved_rows += rows;
       if (is_moved && !is_history()) {
         ++figures_.copies;

@@ -86,7 +86,7 @@ class GroupSweep {
     std::vector<std::unique_ptr<StepSimulator>> simulators;  // null: by history
   };
 
-  // What a planner by history did to one layer, up to the last step that is looked at.
+  // What a planner by history did to one layer, from the first to the last step looked at.
   struct Walk {
     int64_t steps = 0, placements = 0, copies = 0;
   };
@@ -188,6 +188,7 @@ class GroupSweep {
     std::vector<int64_t> recent(num_experts, 0);
     Walk& walk = walks_[planner * trace_.num_layers() + layer_idx];
     size_t cell = item.first_cell;
+    const int64_t first_step = cells_[cell].step;
     for (int64_t step = 0; cell < item.end_cell; ++step) {
       if (step % interval_ == 0) {
         if (*std::max_element(recent.begin(), recent.end()) > 0) {
@@ -202,10 +203,10 @@ class GroupSweep {
         store(planner, cell, loads, figures);
         walk.copies += figures.copies;
         ++cell;
-      } else {
-        walk.copies += simulator.pass_step();
+      } else if (const int32_t copies = simulator.pass_step(); step >= first_step) {
+        walk.copies += copies;
       }
-      ++walk.steps;
+      walk.steps += step >= first_step;
       const LoadTable recorded = trace_.loads(step, layer_idx, 1);
       for (int32_t e = 0; e < num_experts; ++e) recent[e] += recorded.totals()[e];
     }

@@ -99,8 +99,7 @@ struct SweepRow {
   Distribution imbalance;
   double mean_balancedness_fixed = 1;  // mean over max rows of a rank
   double mean_balancedness = 1;
-  // By history the mean is over all steps up to the last one looked at, the rest over those looked
-  // at.
+  // By history the mean is over all steps from the first to the last one looked at.
   Distribution copies;
   Distribution replicas;
   Distribution moved_rows;

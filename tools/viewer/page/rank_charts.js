@@ -63,9 +63,9 @@
       place,
       cell,
       title: "Load of each rank",
-      note: `tau is the least possible largest load: blocks of ${
+      note: `tau is the bound in whole blocks of ${
         format.count(trace.entry.setting.block_rows)
-      } rows, spread evenly`,
+      } rows; half-filled blocks let bars of rows end below it`,
       legend: sides.map((side) => ({ colour: side, text: NAMES[side] })),
       csv: () => [
         ["rank", "rows_before", "rows_after", "tau_rows"],

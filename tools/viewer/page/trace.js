@@ -199,7 +199,7 @@
       return found;
     }
 
-    // The least possible largest load: blocks spread evenly over the ranks, in rows.
+    // The bound tau, whole blocks spread evenly over the ranks, as if all of them were full.
     tauRows(detail) {
       const beta = this.entry.setting.block_rows || 1;
       let blocks = 0;
