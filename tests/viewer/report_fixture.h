@@ -154,7 +154,7 @@ class ReadReport {
     EXPECT_EQ(reference.at("type"), type_name<T>()) << name;
     EXPECT_EQ(at % 4, 0u) << name;
     EXPECT_LE(at + values.size() * sizeof(T), blob_.size()) << name;
-    std::memcpy(values.data(), blob_.data() + at, values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), blob_.data() + at, values.size() * sizeof(T));
     return values;
   }
 
