@@ -1,11 +1,6 @@
 #include "viewer/report_file.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-
-#include "megaflux/base/check.h"
+#include "megaflux/trace/whole_file.h"
 #include "viewer/packed_text.h"
 
 namespace megaflux::viewer {
@@ -38,24 +33,8 @@ void write_report(std::ostream& out, const PageSource& page, const Json& meta,
 
 uint64_t write_report_file(const std::string& option, const std::string& path,
                            const PageSource& page, const Json& meta, const ArrayBlob& blob) {
-  namespace fs = std::filesystem;
-  const std::string part = path + ".part";
-  errno = 0;
-  std::ofstream file(part, std::ios::binary | std::ios::trunc);
-  if (file) write_report(file, page, meta, blob);
-  file.close();
-  const int reason = errno != 0 ? errno : EIO;
-  std::error_code error;
-  if (file) {
-    const uint64_t bytes = fs::file_size(part, error);
-    if (!error) fs::rename(part, path, error);
-    if (!error) return bytes;
-  } else {
-    error = std::error_code(reason, std::generic_category());
-  }
-  std::error_code ignored;
-  fs::remove(part, ignored);
-  throw_error(ErrorCode::kBadInput, option, ": ", path, ": cannot be written: ", error.message());
+  return write_file_with(path, option + ": " + path,
+                         [&](std::ostream& out) { write_report(out, page, meta, blob); });
 }
 
 }  // namespace megaflux::viewer

@@ -48,23 +48,32 @@ std::vector<std::byte> read_whole_file(const std::string& path, uint64_t max_byt
   return bytes;
 }
 
-void write_whole_file(const std::string& path, std::span<const std::byte> bytes) {
+uint64_t write_file_with(const std::string& path, std::string_view where,
+                         const std::function<void(std::ostream&)>& fill) {
   const std::string part = path + ".part";
   errno = 0;
   std::ofstream stream(part, std::ios::binary | std::ios::trunc);
-  stream.write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
+  if (stream) fill(stream);
   stream.close();
+  const int reason = errno != 0 ? errno : EIO;
   std::error_code error;
   if (stream) {
-    fs::rename(part, path, error);
+    const uint64_t bytes = fs::file_size(part, error);
+    if (!error) fs::rename(part, path, error);
+    if (!error) return bytes;
   } else {
-    error = std::error_code(errno != 0 ? errno : EIO, std::generic_category());
+    error = std::error_code(reason, std::generic_category());
   }
-  if (!error) return;
   std::error_code ignored;
   fs::remove(part, ignored);
-  throw_error(ErrorCode::kBadInput, path, ": cannot be written: ", error.message());
+  throw_error(ErrorCode::kBadInput, where, ": cannot be written: ", error.message());
+}
+
+void write_whole_file(const std::string& path, std::span<const std::byte> bytes) {
+  write_file_with(path, path, [bytes](std::ostream& out) {
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
+  });
 }
 
 }  // namespace megaflux

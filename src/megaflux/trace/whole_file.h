@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <ostream>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace megaflux {
@@ -13,8 +16,11 @@ namespace megaflux {
 // holds more than `max_bytes`; memory grows with what was read, so nothing endless is taken in.
 std::vector<std::byte> read_whole_file(const std::string& path, uint64_t max_bytes);
 
-// Writes the file, or leaves what was there: the bytes go to `path`.part, which is then renamed.
-// Throws kBadInput, opening with `path`, if that fails.
+// Writes the file, or leaves what was there: what `fill` writes goes to `path`.part, which is then
+// renamed. Returns its bytes. Throws kBadInput, opening with `where`, if that fails.
+uint64_t write_file_with(const std::string& path, std::string_view where,
+                         const std::function<void(std::ostream&)>& fill);
+// The same for bytes that are there already; errors open with `path`.
 void write_whole_file(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace megaflux
