@@ -102,13 +102,22 @@ void add_cost_options(CLI::App& app, PlanOptions& options) {
       ->group("Layer and machine");
   add_choice(app, "--dtype", options.dtype, dtype_choices(), "element type of the weights")
       ->group("Layer and machine");
-  add_choice(app, "--passes", options.passes, {"forward", "both"},
+  add_prediction_options(app, options.passes, options.machine);
+}
+
+void add_prediction_options(CLI::App& app, std::string& passes, std::string& machine) {
+  add_choice(app, "--passes", passes, {"forward", "both"},
              "passes that predictions cover; both for --objective backward, else forward")
       ->group("Layer and machine");
-  app.add_option("--machine", options.machine, "machine that predictions are made for")
-      ->default_str(options.machine)
+  app.add_option("--machine", machine, "machine that predictions are made for")
+      ->default_str(machine)
       ->type_name("h200|FILE")
       ->group("Layer and machine");
+}
+
+CostScope scope_of(const std::string& passes, const std::string& objective) {
+  const bool is_both = passes.empty() ? objective == "backward" : passes == "both";
+  return is_both ? CostScope::kForwardBackward : CostScope::kForward;
 }
 
 void check_lambda(bool is_given, int32_t lambda_blocks, const std::string& objective) {
@@ -119,13 +128,6 @@ void check_lambda(bool is_given, int32_t lambda_blocks, const std::string& objec
 void check_plan_options(const PlanOptions& options, const Choices& planners) {
   check_lambda(options.is_lambda_given, options.lambda_blocks, options.objective);
   check_rivals(options.rivals, planners);
-}
-
-CostScope scope_of(const PlanOptions& options) {
-  if (options.passes.empty()) {
-    return options.objective == "backward" ? CostScope::kForwardBackward : CostScope::kForward;
-  }
-  return options.passes == "forward" ? CostScope::kForward : CostScope::kForwardBackward;
 }
 
 std::optional<LayerShape> shape_of(const PlanOptions& options, int32_t num_experts, int32_t topk) {
@@ -174,7 +176,8 @@ PlanConfig plan_config_of(const PlanOptions& options, int32_t num_experts, int32
   const MachineModel machine = read_machine(options.machine);
   // In blocks of block_rows also for planners that count rows: they are rounded up for predictions.
   if (shape) {
-    config.cost = make_cost_model(machine, *shape, options.block_rows, scope_of(options));
+    config.cost = make_cost_model(machine, *shape, options.block_rows,
+                                  scope_of(options.passes, options.objective));
   }
   return config;
 }

@@ -58,6 +58,8 @@ void add_table_options(CLI::App& app, PlanOptions& options);
 void add_resident_option(CLI::App& app, std::string& resident_file);
 // --hidden, --inter, --dtype, --passes, --machine: what predictions in bytes and microseconds need.
 void add_cost_options(CLI::App& app, PlanOptions& options);
+// The last two of them alone.
+void add_prediction_options(CLI::App& app, std::string& passes, std::string& machine);
 
 // Throws kBadInput if --lambda is given and the objective does not read it.
 void check_lambda(bool is_given, int32_t lambda_blocks, const std::string& objective);
@@ -69,7 +71,7 @@ inline void check_plan_options(const PlanOptions& options) {
 }
 
 // Passes that predictions cover.
-CostScope scope_of(const PlanOptions& options);
+CostScope scope_of(const std::string& passes, const std::string& objective);
 
 // The layer that predictions are made for; nullopt without --hidden and --inter. `topk` 0 =
 // unknown, which no prediction needs.

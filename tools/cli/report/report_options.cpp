@@ -97,13 +97,7 @@ void add_report_options(CLI::App& app, ReportOptions& options) {
   app.add_option("--model", options.model, "shape of the layer, for bytes and predicted times")
       ->type_name("NAME|H,I,K")
       ->group("Layer and machine");
-  add_choice(app, "--passes", options.plan.passes, {"forward", "both"},
-             "passes that predictions cover; both for --objective backward, else forward")
-      ->group("Layer and machine");
-  app.add_option("--machine", options.plan.machine, "machine that predictions are made for")
-      ->default_str(options.plan.machine)
-      ->type_name("h200|FILE")
-      ->group("Layer and machine");
+  add_prediction_options(app, options.plan.passes, options.plan.machine);
   add_integer(app, "--rows-per-rank", options.rows_per_rank, {0, 1 << 24},
               "counts are scaled to this many rows a rank; 0 = as recorded");
   app.add_option("--what-if-planners", options.what_if_planners, "planners to compare")
@@ -169,7 +163,7 @@ viewer::ReportSetting report_setting_of(const ReportOptions& options, const std:
     setting.step.shape = simulate::shape_for(*setting.model, meta.num_experts, meta.topk);
   }
   setting.machine = read_machine(plan.machine);
-  setting.scope = scope_of(plan);
+  setting.scope = scope_of(plan.passes, plan.objective);
   setting.rows_per_rank = options.rows_per_rank;
   setting.what_if = {
       .planners = simulate::parse_variants("--what-if-planners", options.what_if_planners),

@@ -59,13 +59,7 @@ void add_layer_options(CLI::App& app, SimulateOptions& options) {
   app.add_option("--model", options.model, "layer that bytes and times are predicted for")
       ->type_name("qwen3-30b|qwen3-235b|dsv3|glm4.5|glm4.7|olmoe|H,I,K")
       ->group("Layer and machine");
-  app.add_option("--machine", options.machine, "machine that predictions are made for")
-      ->default_str(options.machine)
-      ->type_name("h200|FILE")
-      ->group("Layer and machine");
-  add_choice(app, "--passes", options.passes, {"forward", "both"},
-             "passes that predictions cover; both for --objective backward, else forward")
-      ->group("Layer and machine");
+  add_prediction_options(app, options.passes, options.machine);
 }
 
 void add_cell_options(CLI::App& app, SimulateOptions& options) {
@@ -86,12 +80,6 @@ template <typename Int>
 std::vector<Int> list_of(const char* option, const std::string& text, Limits limits) {
   const std::vector<int64_t> values = parse_integers(option, text, limits);
   return {values.begin(), values.end()};
-}
-
-CostScope scope_of(const SimulateOptions& options) {
-  const bool is_backward = options.objective == "backward";
-  const bool is_both = options.passes.empty() ? is_backward : options.passes == "both";
-  return is_both ? CostScope::kForwardBackward : CostScope::kForward;
 }
 
 }  // namespace
@@ -131,7 +119,7 @@ SweepConfig sweep_config_of(const SimulateOptions& options) {
   MF_CHECK(config.model || config.plan.objective != Objective::kCost,
            "--objective: cost predicts time and needs the layer, --model is missing");
   config.machine = read_machine(options.machine);
-  config.scope = scope_of(options);
+  config.scope = scope_of(options.passes, options.objective);
   config.history_interval = options.history_interval;
   const auto is_by_history = [](const auto& planner) { return planner.by_history; };
   MF_CHECK(options.history_interval == 0 ||
