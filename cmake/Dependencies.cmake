@@ -4,22 +4,14 @@ set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(PkgConfig REQUIRED)
-# Debian's libzip-config.cmake wants the zip tools installed; pkg-config does not.
-pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)
+if(MEGAFLUX_LIBZIP)
+  find_package(PkgConfig REQUIRED)
+  # Debian's libzip-config.cmake wants the zip tools installed; pkg-config does not.
+  pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)
+endif()
 if(MEGAFLUX_ONEDNN)
   # Its configuration looks for OpenCL, which the GPU half of the distribution's build was linked with.
   find_package(dnnl REQUIRED)
   # For omp_set_num_threads alone: the GEMMs of a rank stay on its own thread.
   find_package(OpenMP REQUIRED COMPONENTS CXX)
-endif()
-
-if(MEGAFLUX_CUDA)
-  find_package(CUDAToolkit QUIET)
-  if(NOT CUDAToolkit_FOUND)
-    message(FATAL_ERROR "MEGAFLUX_CUDA=ON, and no nvcc was found. Install the CUDA toolkit and set "
-                        "CUDACXX to its nvcc, or configure the preset cpu.")
-  endif()
-  message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION} in ${CUDAToolkit_BIN_DIR}, "
-                 "architectures ${CMAKE_CUDA_ARCHITECTURES}")
 endif()

@@ -4,6 +4,9 @@
 # interface library if it has headers only; a folder without either is skipped. SOURCES replaces the room's
 # *.cpp. The include direction is the DEPENDS lists; tests/architecture checks the include lines against the
 # same order. LIBRARIES are private: no public header shows them.
+#
+# With MEGAFLUX_CUDA, the room's *.cu files become a second static library megaflux_NAME_cuda, over the room's own
+# and the CUDA libraries of lower rooms.
 function(megaflux_room name)
   cmake_parse_arguments(ROOM "" "" "DEPENDS;LIBRARIES;SOURCES" ${ARGN})
   string(REPLACE "/" "_" target "megaflux_${name}")
@@ -27,6 +30,27 @@ function(megaflux_room name)
     string(REPLACE "/" "_" lower "megaflux_${room}")
     if(TARGET ${lower})
       target_link_libraries(${target} ${scope} ${lower})
+    endif()
+  endforeach()
+  if(MEGAFLUX_CUDA)
+    megaflux_cuda_room(${name} "${ROOM_DEPENDS}")
+  endif()
+endfunction()
+
+# The CUDA half of megaflux_room. Device functions are inline in .cuh files: objects are not linked on the device.
+function(megaflux_cuda_room name depends)
+  string(REPLACE "/" "_" target "megaflux_${name}")
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cu)
+  if(NOT sources)
+    return()
+  endif()
+  add_library(${target}_cuda STATIC ${sources})
+  megaflux_cuda_reports(${target}_cuda)
+  target_link_libraries(${target}_cuda PUBLIC ${target} CUDA::cudart_static PRIVATE megaflux_cuda_options)
+  foreach(room IN LISTS depends)
+    string(REPLACE "/" "_" lower "megaflux_${room}_cuda")
+    if(TARGET ${lower})
+      target_link_libraries(${target}_cuda PUBLIC ${lower})
     endif()
   endforeach()
 endfunction()
@@ -88,4 +112,23 @@ function(megaflux_test name)
     endif()
   endif()
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS "${name}")
+endfunction()
+
+# megaflux_gpu_test(NAME LIBRARIES targets...): every .cu below tests/NAME, one program gpu_test_NAME, one CTest entry: it
+# prints its own summary, and ends with 77 (skipped) where there is no GPU. It links nothing that a GPU machine may
+# lack.
+function(megaflux_gpu_test name)
+  cmake_parse_arguments(TEST "" "" "LIBRARIES" ${ARGN})
+  set(target gpu_test_${name})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*.cu)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${target} ${sources})
+  megaflux_cuda_reports(${target})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${target} PRIVATE ${TEST_LIBRARIES} gpu_test_main megaflux_cuda_options)
+  set_property(GLOBAL APPEND PROPERTY MEGAFLUX_GPU_TESTS ${target})
+  add_test(NAME gpu.${name} COMMAND ${target})
+  set_tests_properties(gpu.${name} PROPERTIES LABELS gpu TIMEOUT 600 SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endfunction()

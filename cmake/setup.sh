@@ -31,6 +31,9 @@ mkdir -p "$LOG_DIR" 2>/dev/null && [[ -w $LOG_DIR ]] ||
   die "cannot write into $PWD/$LOG_DIR; clone the project as the user you are, or remove build"
 seconds_since() { echo $((SECONDS - $1)); }
 
+# find_nvcc: the path of CUDA's compiler, or nothing. No package here brings it.
+find_nvcc() { PATH=$PATH:/usr/local/cuda/bin command -v "${CUDACXX:-nvcc}" || true; }
+
 # missing_packages program:command... -- library...: prints what is not there, one package a line.
 missing_packages() {
   local entry
@@ -136,7 +139,7 @@ build_preset() {
   local preset=$1 start=$SECONDS log=$LOG_DIR/$1.log launcher=() targets=()
   if (($# > 1)); then targets=(--target "${@:2}"); fi
   if command -v ccache >/dev/null; then
-    launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
     # Checkouts share what they compiled: paths count from the root of each.
     export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
   fi

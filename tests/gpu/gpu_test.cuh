@@ -1,0 +1,100 @@
+// What the GPU test programs share: their size, what they need of the machine, and device memory
+// that starts poisoned.
+//
+// A program is one gpu_test_ROOM with the main of gpu_test_main.cu. --size=quick (the default) runs
+// all suites whose name has no "Soak"; --size=sanitize the same, where a test takes shapes and
+// launches small enough for compute-sanitizer; --size=soak the Soak suites alone, with as many
+// launches as they want.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace megaflux::gpu {
+
+enum class Size { kQuick, kSanitize, kSoak };
+
+// The --size of this program.
+Size size();
+
+// `quick`, `sanitize` or `soak`: the value for the size of this program.
+template <typename T>
+T by_size(T quick, T sanitize, T soak) {
+  return size() == Size::kQuick ? quick : size() == Size::kSanitize ? sanitize : soak;
+}
+
+// GPUs of this machine that run our code, as CUDA ordinals 0 to num_gpus() - 1.
+int num_gpus();
+
+// Throws std::runtime_error naming `what` unless `status` is success.
+void check_cuda(cudaError_t status, const char* what);
+
+// `count` elements of T in the memory of a device; every byte is 0xcd until something else is
+// written.
+template <typename T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(size_t count, int device = 0) : count_(count), device_(device) {
+    check_cuda(cudaSetDevice(device), "cudaSetDevice");
+    void* memory = nullptr;
+    check_cuda(cudaMalloc(&memory, bytes() == 0 ? 1 : bytes()), "cudaMalloc");
+    data_ = static_cast<T*>(memory);
+    poison();
+  }
+  explicit DeviceArray(std::span<const T> values, int device = 0)
+      : DeviceArray(values.size(), device) {
+    upload(values);
+  }
+  DeviceArray(DeviceArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), count_(other.count_), device_(other.device_) {}
+  DeviceArray& operator=(DeviceArray&&) = delete;
+  ~DeviceArray() { cudaFree(data_); }
+
+  T* data() const { return data_; }
+  size_t count() const { return count_; }
+  size_t bytes() const { return count_ * sizeof(T); }
+
+  // These wait for the whole device before and after.
+  void poison() {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    check_cuda(cudaMemset(data_, 0xcd, bytes()), "cudaMemset");
+    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+  void upload(std::span<const T> values) {
+    check_cuda(values.size() == count_ ? cudaSuccess : cudaErrorInvalidValue, "size of an upload");
+    copy(data_, values.data(), cudaMemcpyHostToDevice);
+  }
+  std::vector<T> download() const {
+    std::vector<T> values(count_);
+    copy(values.data(), data_, cudaMemcpyDeviceToHost);
+    return values;
+  }
+
+ private:
+  void copy(void* to, const void* from, cudaMemcpyKind kind) const {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    check_cuda(cudaMemcpy(to, from, bytes(), kind), "cudaMemcpy");
+  }
+
+  T* data_ = nullptr;
+  size_t count_ = 0;
+  int device_ = 0;
+};
+
+}  // namespace megaflux::gpu
+
+// Skips the test, aloud, on a machine with fewer GPUs.
+#define MF_NEEDS_GPUS(count)                                                                    \
+  if (megaflux::gpu::num_gpus() < (count)) {                                                    \
+    GTEST_SKIP() << "needs " << (count) << " GPUs, and there is " << megaflux::gpu::num_gpus(); \
+  }                                                                                             \
+  static_assert(true)
+
+// A CUDA call that must succeed.
+#define MF_CUDA(call) megaflux::gpu::check_cuda((call), #call)
