@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
-#include <string>
 
 #include "megaflux/comm/signal.h"
 #include "megaflux/comm/wait.h"
@@ -46,68 +44,14 @@ void post_slot(RankContext& ctx, const EntrySlot& slot, std::span<const uint32_t
   }
 }
 
-template <typename Value>
-AgreedError disagreement(const RankContext& ctx, const char* field, int32_t peer,
-                         const Value& theirs, const Value& first) {
-  std::ostringstream words;
-  words << "ranks disagree: rank " << peer << " entered epoch " << ctx.epoch << " with " << field
-        << " " << theirs << ", rank 0 with " << field << " " << first;
-  return {ErrorCode::kDisagree, words.str()};
-}
-
-std::string hex(uint64_t value) {
-  std::ostringstream words;
-  words << "0x" << std::hex << value;
-  return words.str();
-}
-
-// What stops this launch on every rank. Each compares all entries with rank 0's, so that all come
-// to the same verdict.
+// What stops this launch on every rank.
 std::optional<AgreedError> find_error(const RankContext& ctx) {
-  const EntryWords& first = slot_of(ctx, 0).words;
-  for (int32_t peer = 1; peer < ctx.num_ranks; ++peer) {
-    const EntryWords& words = slot_of(ctx, peer).words;
-    if (words.op != first.op) {
-      return disagreement(ctx, "op", peer, launch_op_name(words.op), launch_op_name(first.op));
-    }
-    if (words.layer != first.layer) {
-      return disagreement(ctx, "layer", peer, words.layer, first.layer);
-    }
-    if (words.config_hash != first.config_hash) {
-      return disagreement(ctx, "config hash", peer, hex(words.config_hash), hex(first.config_hash));
-    }
-    if (words.plan_hash != first.plan_hash) {
-      const char* field = first.op == LaunchOp::kHead ? "residency hash" : "plan hash";
-      return disagreement(ctx, field, peer, hex(words.plan_hash), hex(first.plan_hash));
-    }
-  }
-  for (int32_t peer = 0; peer < ctx.num_ranks; ++peer) {
-    const EntrySlot& slot = slot_of(ctx, peer);
-    if (slot.refusal_code == 0) continue;
-    return AgreedError(static_cast<ErrorCode>(slot.refusal_code - 1), slot.refusal);
-  }
-  return std::nullopt;
+  const EntryVerdict verdict = judge_entries(&slot_of(ctx, 0), ctx.num_ranks);
+  if (verdict.fault == EntryFault::kNone) return std::nullopt;
+  return agreed_error(verdict, ctx.epoch, slot_of(ctx, verdict.peer).refusal);
 }
 
 }  // namespace
-
-std::string_view launch_op_name(LaunchOp op) {
-  switch (op) {
-    case LaunchOp::kHead:
-      return "head";
-    case LaunchOp::kForward:
-      return "forward";
-    case LaunchOp::kBackward:
-      return "backward";
-    case LaunchOp::kReplay:
-      return "replay";
-    case LaunchOp::kDistributeWeights:
-      return "distribute_weights";
-    case LaunchOp::kReduceGradients:
-      return "reduce_gradients";
-  }
-  return "unknown";
-}
 
 ProtocolFields add_protocol_fields(Layout& layout, int32_t num_ranks, int32_t payload_words) {
   const auto ranks = static_cast<size_t>(num_ranks);

@@ -24,42 +24,10 @@
 #include <span>
 #include <string_view>
 
-#include "megaflux/base/check.h"
+#include "megaflux/comm/entry_words.h"
 #include "megaflux/comm/rank_context.h"
 
 namespace megaflux {
-
-// Thrown by every rank alike, with the same message, and so leaves the group in step: it stays
-// usable.
-class AgreedError : public Error {
- public:
-  using Error::Error;
-};
-
-enum class LaunchOp : uint32_t {
-  kHead = 1,
-  kForward,
-  kBackward,
-  kReplay,  // a forward again, from a saved plan
-  kDistributeWeights,
-  kReduceGradients,
-};
-std::string_view launch_op_name(LaunchOp op);
-
-struct EntryWords {
-  LaunchOp op = LaunchOp::kHead;
-  int32_t layer = 0;
-  uint64_t plan_hash = 0;  // of the plan; of the residency table for a head, which has no plan yet
-  uint64_t config_hash = 0;  // of everything else that must be equal on all ranks
-};
-
-// What a peer posts: its words, and a refusal if it cannot take part.
-struct alignas(64) EntrySlot {
-  EntryWords words;
-  uint32_t refusal_code = 0;  // 1 + ErrorCode; 0 = takes part
-  char refusal[228] = {};     // zero-terminated
-};
-static_assert(sizeof(EntrySlot) == 256);
 
 // Adds the protocol's words to a layout. Groups do it; callers have no need to.
 ProtocolFields add_protocol_fields(Layout& layout, int32_t num_ranks, int32_t payload_words);

@@ -47,13 +47,16 @@ std::string_view wait_tag_name(WaitTag tag) {
 
 std::string describe(const FailureRecord& failure) {
   std::ostringstream words;
-  words << "rank " << failure.rank << (failure.role == 0 ? " (compute)" : " (comm)");
+  words << "rank " << failure.rank << (failure.role == 0 ? " (compute" : " (comm");
+  if (failure.cta >= 0) words << ", CTA " << failure.cta;
+  words << ")";
   if (failure.kind == FailureKind::kException) {
     words << " failed in epoch " << failure.epoch << ": " << failure.text;
     return words.str();
   }
-  words << " timed out in epoch " << failure.epoch << ": waiting for "
-        << wait_tag_name(failure.tag);
+  const bool is_late = failure.kind == FailureKind::kTimeout;
+  words << (is_late ? " timed out" : " is out of step") << " in epoch " << failure.epoch
+        << ": waiting for " << wait_tag_name(failure.tag);
   if (failure.index >= 0) words << "[" << failure.index << "]";
   if (failure.peer >= 0) words << " of rank " << failure.peer;
   words << ", expected " << failure.expected << ", saw " << failure.seen;

@@ -28,7 +28,12 @@ enum class WaitTag : uint32_t {
 };
 std::string_view wait_tag_name(WaitTag tag);
 
-enum class FailureKind : uint32_t { kNone, kTimeout, kException };
+enum class FailureKind : uint32_t {
+  kNone,
+  kTimeout,
+  kException,
+  kOutOfStep,  // a peer's entry is of a later launch: the ranks have not made the same launches
+};
 
 struct FailureRecord {
   FailureKind kind = FailureKind::kNone;
@@ -40,7 +45,8 @@ struct FailureRecord {
   int32_t index = -1;  // which tile, slot or token group; -1 = none
   uint32_t expected = 0;
   uint32_t seen = 0;
-  char text[156] = {};  // what() of an exception, cut to fit
+  int32_t cta = -1;     // on a device, which CTA of the rank; -1 = none
+  char text[152] = {};  // what() of an exception, cut to fit
 };
 static_assert(sizeof(FailureRecord) == 192);
 

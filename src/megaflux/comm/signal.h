@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "megaflux/base/math.h"
 #include "megaflux/base/rng.h"
 #include "megaflux/comm/rank_context.h"
 
@@ -29,7 +30,7 @@ inline void fuzz_delay(const RankContext& ctx) {
 }
 
 // True once `seen` is at or after `expected`, epochs and counters alike, across the wrap at 2^32.
-constexpr bool is_reached(uint32_t seen, uint32_t expected) {
+MF_HOST_DEVICE constexpr bool is_reached(uint32_t seen, uint32_t expected) {
   return static_cast<int32_t>(seen - expected) >= 0;
 }
 

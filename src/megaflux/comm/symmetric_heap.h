@@ -10,21 +10,24 @@
 #include <span>
 #include <vector>
 
+#include "megaflux/base/math.h"
 #include "megaflux/comm/layout.h"
 
 namespace megaflux {
 
-// Non-owning: what a rank, or later a kernel, sees of the heap.
+// Non-owning: what a rank or a kernel sees of the heap. The table lies where its reader is: in host
+// memory for threads, in device memory for kernels.
 class HeapView {
  public:
   HeapView() = default;
-  HeapView(std::byte* const* bases, int32_t num_ranks) : bases_(bases), num_ranks_(num_ranks) {}
+  MF_HOST_DEVICE HeapView(std::byte* const* bases, int32_t num_ranks)
+      : bases_(bases), num_ranks_(num_ranks) {}
 
-  int32_t num_ranks() const { return num_ranks_; }
+  MF_HOST_DEVICE int32_t num_ranks() const { return num_ranks_; }
 
   // First element of `field` in the heap of `rank`.
   template <typename T>
-  T* at(int32_t rank, Field<T> field) const {
+  MF_HOST_DEVICE T* at(int32_t rank, Field<T> field) const {
     return reinterpret_cast<T*>(bases_[rank] + field.offset);
   }
   template <typename T>
@@ -32,7 +35,7 @@ class HeapView {
     return {at(rank, field), field.count};
   }
   // First counter of the bank that launch `epoch` uses.
-  uint32_t* at(int32_t rank, CounterField field, uint32_t epoch) const {
+  MF_HOST_DEVICE uint32_t* at(int32_t rank, CounterField field, uint32_t epoch) const {
     return reinterpret_cast<uint32_t*>(bases_[rank] + field.offset) +
            (epoch & 1u) * field.bank_words;
   }

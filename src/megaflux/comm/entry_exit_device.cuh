@@ -1,0 +1,283 @@
+// Entry and exit of a launch inside a kernel: the device side of entry_exit.h, over the same words
+// and with the same rules.
+//
+//   __global__ void x_kernel(const __grid_constant__ DeviceContext context, ...) {
+//     DeviceRank self = begin_launch(context);
+//     const EntryOutcome outcome = self.cta == 0 ? enter(self, words) : join_entry(self);
+//     if (outcome == EntryOutcome::kEntered) { ... work, waits that may fail ... }
+//     leave(self);         // or end_launch(self): a head, in which nobody pulls
+//   }
+//
+// All functions but post_pulled and await_pulled are called by all threads of a CTA. A kernel that
+// is no launch of its own but works on behalf of one that has ended takes self from rejoin_launch
+// and ends nothing. Launches of a rank follow each other in stream order, all CTAs of a rank are
+// resident at once, and the number of CTAs is a multiple of num_local.
+#pragma once
+
+#include "megaflux/comm/entry_exit.h"
+#include "megaflux/comm/wait_device.cuh"
+
+namespace megaflux {
+
+namespace device_protocol {
+
+inline constexpr uint32_t kLanes = 32;
+
+// Position of peer p's entry of this launch in an array of [2, P].
+__device__ __forceinline__ size_t entry_index(const DeviceRank& self, int32_t peer) {
+  return static_cast<size_t>(self.epoch & 1u) * self.num_ranks() + peer;
+}
+
+// One warp: words, payload, then the flag, to one peer.
+__device__ __forceinline__ void post_to(const DeviceRank& self, int32_t peer,
+                                        const EntryWords& words, uint32_t refusal_code,
+                                        const uint32_t* payload, int32_t num_words) {
+  const DeviceContext& group = self.group;
+  const uint32_t lane = threadIdx.x % kLanes;
+  const size_t mine = entry_index(self, self.rank);
+  if (lane == 0) {
+    EntrySlot* const slot = group.heap.at(peer, group.protocol.entries) + mine;
+    auto* const vectors = reinterpret_cast<uint4*>(slot);
+    vectors[0] = {static_cast<uint32_t>(words.op), static_cast<uint32_t>(words.layer),
+                  static_cast<uint32_t>(words.plan_hash),
+                  static_cast<uint32_t>(words.plan_hash >> 32)};
+    vectors[1] = {static_cast<uint32_t>(words.config_hash),
+                  static_cast<uint32_t>(words.config_hash >> 32), refusal_code, 0};
+  }
+  auto* const target = reinterpret_cast<uint4*>(group.heap.at(peer, group.protocol.payload) +
+                                                mine * group.protocol.payload_words);
+  for (int32_t i = lane; i < ceil_div(num_words, 4); i += kLanes) {
+    const auto word = [&](int32_t k) { return 4 * i + k < num_words ? payload[4 * i + k] : 0u; };
+    target[i] = {word(0), word(1), word(2), word(3)};
+  }
+  __syncwarp();
+  if (lane == 0) {
+    uint32_t* const epochs = group.heap.at(peer, group.protocol.entry_epochs);
+    post_signal<kPeerScope>(self, epochs + mine, self.epoch);
+  }
+}
+
+// Thread `peer`: waits for one peer's entry. False: the group has aborted.
+__device__ __forceinline__ bool await_entry(const DeviceRank& self, int32_t peer) {
+  uint32_t* const epochs = self.group.heap.at(self.rank, self.group.protocol.entry_epochs);
+  const Awaited awaited = {.tag = WaitTag::kEntry,
+                           .word = epochs + entry_index(self, peer),
+                           .expected = self.epoch,
+                           .peer = peer};
+  uint32_t seen = 0;
+  if (!wait_for<kPeerScope>(self, awaited, seen)) return false;
+  if (seen == self.epoch) return true;
+  raise_abort(self, FailureKind::kOutOfStep, awaited, seen);
+  return false;
+}
+
+__device__ __forceinline__ bool is_equal(const EntrySlot& a, const EntrySlot& b) {
+  return a.words.op == b.words.op && a.words.layer == b.words.layer &&
+         a.words.plan_hash == b.words.plan_hash && a.words.config_hash == b.words.config_hash;
+}
+
+// One thread: the verdict goes to the host, unless one that it has not read yet is there already.
+__device__ __forceinline__ void tell_verdict(const DeviceRank& self, const EntrySlot* slots) {
+  DeviceStatus& status = self.group.status[self.local_idx];
+  if (load_signal<kPeerScope>(&status.disagreed) != 0) return;
+  status.verdict = judge_entries(slots, self.num_ranks());
+  status.epoch = self.epoch;
+  cuda::atomic_ref<uint32_t, kPeerScope>(status.disagreed).store(1, cuda::memory_order_release);
+}
+
+// One thread: the first failure of the group goes to the host.
+__device__ __forceinline__ void tell_failure(const DeviceRank& self) {
+  const DeviceContext& group = self.group;
+  const uint32_t value = load_signal<kPeerScope>(group.heap.at(self.rank, group.protocol.abort));
+  if (value == 0) return;
+  const auto rank = static_cast<int32_t>((value - 1) / kMaxRoles);
+  DeviceStatus& status = group.status[self.local_idx];
+  status.failure = group.heap.at(rank, group.protocol.failures)[(value - 1) % kMaxRoles];
+  cuda::atomic_ref<uint32_t, kPeerScope>(status.failed).store(value, cuda::memory_order_release);
+}
+
+// Threads of the CTA: the counters of the bank that the next launch uses.
+__device__ __forceinline__ void clear_next_bank(const DeviceRank& self) {
+  for (int32_t i = 0; i < self.group.num_counters; ++i) {
+    const CounterField field = self.group.counters[i];
+    uint32_t* const words = self.group.heap.at(self.rank, field, self.epoch + 1);
+    for (size_t k = threadIdx.x; k < field.count; k += blockDim.x) words[k] = 0;
+  }
+}
+
+}  // namespace device_protocol
+
+// The rank of this CTA in a launch that starts: its epoch is one after the last launch that ended.
+__device__ __forceinline__ DeviceRank begin_launch(const DeviceContext& group) {
+  const auto num_ctas = static_cast<int32_t>(gridDim.x) / group.num_local;
+  const auto local_idx = static_cast<int32_t>(blockIdx.x) / num_ctas;
+  const LocalRank& local = group.local[local_idx];
+  return {.group = group,
+          .local_idx = local_idx,
+          .rank = local.rank,
+          .cta = static_cast<int32_t>(blockIdx.x) % num_ctas,
+          .num_ctas = num_ctas,
+          .epoch = local.launched + 1};
+}
+
+// The same in a kernel that carries on for the launch that ended last, without an entry of its own:
+// it may touch no peer's memory.
+__device__ __forceinline__ DeviceRank rejoin_launch(const DeviceContext& group) {
+  DeviceRank self = begin_launch(group);
+  --self.epoch;
+  return self;
+}
+
+// One CTA of the rank. Posts the words and `payload` (num_words <= payload_words; shared or global
+// memory, of any alignment) to every rank, this one included; all that the CTA's threads wrote
+// before goes with it. A rank that cannot take part posts refusal_code = 1 + ErrorCode: then every
+// rank's await_entries ends with kRefused.
+__device__ __forceinline__ void post_entry(const DeviceRank& self, const EntryWords& words,
+                                           const uint32_t* payload = nullptr, int32_t num_words = 0,
+                                           uint32_t refusal_code = 0) {
+  __syncthreads();
+  const auto warp = static_cast<int32_t>(threadIdx.x / device_protocol::kLanes);
+  const auto num_warps = static_cast<int32_t>(blockDim.x / device_protocol::kLanes);
+  for (int32_t step = warp; step < self.num_ranks(); step += num_warps) {
+    // Each rank starts with its right neighbour, so that they do not queue for the same memory.
+    const int32_t peer = (self.rank + 1 + step) % self.num_ranks();
+    device_protocol::post_to(self, peer, words, refusal_code, payload, num_words);
+  }
+}
+
+// The CTA that posted. Waits for all entries of this launch, checks that they agree, clears the
+// counters of the other bank and lets the rank's other CTAs go on. Ends with a barrier of the CTA.
+__device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self) {
+  const DeviceContext& group = self.group;
+  const EntrySlot* const slots =
+      group.heap.at(self.rank, group.protocol.entries) + device_protocol::entry_index(self, 0);
+  const auto num_threads = static_cast<int32_t>(blockDim.x);
+  // An aborted group enters nothing, even if all entries are there. The last thread looks: in most
+  // launches it has no peer to wait for.
+  bool is_sound = true;
+  if (threadIdx.x == blockDim.x - 1) is_sound = !is_aborted(self);
+  bool is_agreed = true;
+  for (int32_t peer = threadIdx.x; peer < self.num_ranks(); peer += num_threads) {
+    is_sound = is_sound && device_protocol::await_entry(self, peer);
+    if (!is_sound) break;
+    is_agreed = is_agreed && slots[peer].refusal_code == 0 &&
+                device_protocol::is_equal(slots[peer], slots[self.rank]);
+  }
+  EntryOutcome outcome = EntryOutcome::kEntered;
+  if (__syncthreads_or(!is_sound || !is_agreed)) {
+    outcome = __syncthreads_or(!is_sound) ? EntryOutcome::kAborted : EntryOutcome::kRefused;
+    if (outcome == EntryOutcome::kRefused && threadIdx.x == 0) {
+      device_protocol::tell_verdict(self, slots);
+    }
+  }
+  device_protocol::clear_next_bank(self);
+  if (self.num_ctas > 1) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      *group.heap.at(self.rank, group.launch.outcome) = static_cast<uint32_t>(outcome);
+      post_signal<kRankScope>(self, group.heap.at(self.rank, group.protocol.entered), self.epoch);
+    }
+  }
+  return outcome;
+}
+
+// post_entry, then await_entries.
+__device__ __forceinline__ EntryOutcome enter(const DeviceRank& self, const EntryWords& words,
+                                              const uint32_t* payload = nullptr,
+                                              int32_t num_words = 0) {
+  post_entry(self, words, payload, num_words);
+  return await_entries(self);
+}
+
+// The rank's other CTAs: ends when the entry has passed, with its outcome.
+__device__ __forceinline__ EntryOutcome join_entry(const DeviceRank& self) {
+  const DeviceContext& group = self.group;
+  bool is_sound = true;
+  if (threadIdx.x == 0) {
+    is_sound = wait_for<kRankScope>(self, {.tag = WaitTag::kEntered,
+                                           .word = group.heap.at(self.rank, group.protocol.entered),
+                                           .expected = self.epoch});
+  }
+  if (!__syncthreads_and(is_sound)) return EntryOutcome::kAborted;
+  return static_cast<EntryOutcome>(*group.heap.at(self.rank, group.launch.outcome));
+}
+
+// What rank `peer` sent with its entry of this launch, [payload_words] in this rank's memory; valid
+// until this rank's next post_entry. Never read it through the non-coherent path.
+__device__ __forceinline__ const uint32_t* payload_of(const DeviceRank& self, int32_t peer) {
+  const DeviceContext& group = self.group;
+  return group.heap.at(self.rank, group.protocol.payload) +
+         device_protocol::entry_index(self, peer) * group.protocol.payload_words;
+}
+
+// One warp: this rank has pulled all that it needs from its peers in this launch. leave() does it;
+// a rank with long work left after its last pull posts it earlier, behind the last pull of all its
+// CTAs.
+__device__ __forceinline__ void post_pulled(const DeviceRank& self) {
+  const DeviceContext& group = self.group;
+  __syncwarp();
+  for (int32_t step = threadIdx.x % device_protocol::kLanes; step < self.num_ranks();
+       step += device_protocol::kLanes) {
+    const int32_t peer = (self.rank + 1 + step) % self.num_ranks();
+    uint32_t* const pulled = group.heap.at(peer, group.protocol.pulled);
+    post_signal<kPeerScope>(self, pulled + self.rank, self.epoch);
+  }
+}
+
+// One warp: ends when all peers have posted pulled for this launch. False: the group has aborted.
+__device__ __forceinline__ bool await_pulled(const DeviceRank& self) {
+  uint32_t* const pulled = self.group.heap.at(self.rank, self.group.protocol.pulled);
+  bool is_sound = true;
+  for (int32_t peer = threadIdx.x % device_protocol::kLanes; is_sound && peer < self.num_ranks();
+       peer += device_protocol::kLanes) {
+    is_sound = wait_for<kPeerScope>(
+        self,
+        {.tag = WaitTag::kExitPulled, .word = pulled + peer, .expected = self.epoch, .peer = peer});
+  }
+  return __all_sync(~0u, is_sound);
+}
+
+namespace device_protocol {
+
+// True in all threads of the CTA that ends last of its rank's; it has then seen what the others
+// did.
+__device__ __forceinline__ bool ends_last(const DeviceRank& self) {
+  __syncthreads();
+  if (self.num_ctas == 1) return true;
+  bool is_last = false;
+  if (threadIdx.x == 0) {
+    uint32_t* const done = self.group.heap.at(self.rank, self.group.launch.ctas_done, self.epoch);
+    const auto others = static_cast<uint32_t>(self.num_ctas) - 1;
+    is_last = add_signal<kRankScope>(self, done, 1) == others;
+  }
+  return __syncthreads_or(is_last);
+}
+
+// One thread of the last CTA: the launch has ended on this rank.
+__device__ __forceinline__ void finish(const DeviceRank& self) {
+  self.group.local[self.local_idx].launched = self.epoch;
+  tell_failure(self);
+}
+
+}  // namespace device_protocol
+
+// Every CTA of the rank, once, as the end of a launch in which nobody pulls, or that was not
+// entered. The last one moves the rank's epoch on.
+__device__ __forceinline__ void end_launch(const DeviceRank& self) {
+  if (device_protocol::ends_last(self) && threadIdx.x == 0) device_protocol::finish(self);
+}
+
+// Every CTA of the rank, once, as the end of any other launch: the last one posts pulled to every
+// peer and waits for theirs; the kernel ends after that.
+__device__ __forceinline__ void leave(const DeviceRank& self) {
+  if (!device_protocol::ends_last(self)) return;
+  if (threadIdx.x < device_protocol::kLanes) {
+    if (!is_aborted(self)) {
+      post_pulled(self);
+      await_pulled(self);
+    }
+    if (threadIdx.x == 0) device_protocol::finish(self);
+  }
+}
+
+}  // namespace megaflux
