@@ -19,6 +19,8 @@ std::string_view wait_tag_name(WaitTag tag) {
   switch (tag) {
     case WaitTag::kEntry:
       return "entry";
+    case WaitTag::kChunkCounts:
+      return "chunk_counts";
     case WaitTag::kEntered:
       return "entered";
     case WaitTag::kJoined:

@@ -14,6 +14,7 @@ struct RankContext;
 // What a wait waits for.
 enum class WaitTag : uint32_t {
   kEntry,          // a peer's entry, a head's counts among it
+  kChunkCounts,    // counts of routes from another CTA of this rank
   kEntered,        // the entry of this rank, passed by its compute role
   kJoined,         // the comm role of this rank has passed the entry of the launch before
   kRoleDone,       // the other role of this rank at the end of a launch

@@ -51,15 +51,15 @@ __device__ __forceinline__ void raise_abort(const DeviceRank& self, FailureKind 
   }
 }
 
-// One thread. True once is_reached(*word, expected), read with acquire order into `seen`; false if
-// the group has aborted: by this wait, whose deadline passed, or by another failure. The caller
-// then stops its work and comes to end_launch.
-template <cuda::thread_scope kScope>
-__device__ __forceinline__ bool wait_for(const DeviceRank& self, const Awaited& awaited,
-                                         uint32_t& seen) {
+// One thread. True once load(), which reads words of other CTAs and returns what `awaited` expects
+// of them, is_reached; false if the group has aborted: by this wait, whose deadline passed, or by
+// another failure. The caller then stops its work and comes to end_launch.
+template <class Load>
+__device__ __forceinline__ bool wait_until(const DeviceRank& self, const Awaited& awaited,
+                                           Load&& load) {
   // A look at the clock and at the abort word costs as much as a poll: one in so many.
   constexpr uint32_t kPollsPerLook = 64;
-  seen = load_signal<kScope>(awaited.word);
+  uint32_t seen = load();
   if (!is_reached(seen, awaited.expected)) {
     const uint64_t begin = cuda::ptx::get_sreg_globaltimer();
     for (uint32_t poll = 1;; ++poll) {
@@ -67,7 +67,7 @@ __device__ __forceinline__ bool wait_for(const DeviceRank& self, const Awaited& 
       const bool is_late =
           is_look && cuda::ptx::get_sreg_globaltimer() - begin > self.group.deadline_ns;
       // Read after the clock: a CTA that was held up still sees a signal that came in time.
-      seen = load_signal<kScope>(awaited.word);
+      seen = load();
       if (is_reached(seen, awaited.expected)) break;
       if (is_late) {
         raise_abort(self, FailureKind::kTimeout, awaited, seen);
@@ -78,6 +78,16 @@ __device__ __forceinline__ bool wait_for(const DeviceRank& self, const Awaited& 
   }
   fuzz_delay(self);
   return true;
+}
+
+// The wait for one signal word, read with acquire order into `seen`.
+template <cuda::thread_scope kScope>
+__device__ __forceinline__ bool wait_for(const DeviceRank& self, const Awaited& awaited,
+                                         uint32_t& seen) {
+  return wait_until(self, awaited, [&] {
+    seen = load_signal<kScope>(awaited.word);
+    return seen;
+  });
 }
 template <cuda::thread_scope kScope>
 __device__ __forceinline__ bool wait_for(const DeviceRank& self, const Awaited& awaited) {
