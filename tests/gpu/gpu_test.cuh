@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "megaflux/base/check_cuda.h"
+
 namespace megaflux::gpu {
 
 enum class Size { kQuick, kSanitize, kSoak };
@@ -95,6 +97,3 @@ class DeviceArray {
     GTEST_SKIP() << "needs " << (count) << " GPUs, and there is " << megaflux::gpu::num_gpus(); \
   }                                                                                             \
   static_assert(true)
-
-// A CUDA call that must succeed.
-#define MF_CUDA(call) megaflux::gpu::check_cuda((call), #call)

@@ -1,6 +1,20 @@
 #include "megaflux/comm/device_context.h"
 
+#include "megaflux/base/check.h"
+
 namespace megaflux {
+
+const DeviceGroupConfig& checked(const DeviceGroupConfig& config) {
+  MF_CHECK(config.num_ranks >= 1 && config.num_ranks <= kMaxDeviceRanks,
+           "num_ranks: ", config.num_ranks, " is outside [1, ", kMaxDeviceRanks,
+           "], the ranks of a group of devices");
+  MF_CHECK(config.payload_words >= 0, "payload_words: ", config.payload_words, " is negative");
+  MF_CHECK(config.waits.deadline.count() > 0, "waits.deadline: ", config.waits.deadline.count(),
+           " ms is not positive");
+  MF_CHECK(config.waits.deadline_scale > 0, "waits.deadline_scale: ", config.waits.deadline_scale,
+           " is not positive");
+  return config;
+}
 
 LaunchFields add_launch_fields(Layout& layout) {
   return {.ctas_done = layout.add_counters("launch.ctas_done", 1),

@@ -18,6 +18,16 @@ namespace megaflux {
 // What a group of devices can hold; more is an error that names the limit.
 inline constexpr int32_t kMaxDeviceRanks = 128;  // P
 
+// What every group of devices is made with.
+struct DeviceGroupConfig {
+  int32_t num_ranks = 1;      // P, 1 ... 128
+  int32_t payload_words = 0;  // words an entry can carry; E for a head
+  uint32_t start_epoch = 0;   // tests start near the wrap
+  WaitConfig waits = {};      // of it, the deadline and its scale count on devices
+};
+// Returns it. Throws kBadInput naming the field, the value and the limit.
+const DeviceGroupConfig& checked(const DeviceGroupConfig& config);
+
 // One rank of a device, in that device's memory, read by each of its CTAs in one load.
 struct alignas(16) LocalRank {
   std::byte* base = nullptr;  // of the rank's own heap

@@ -10,9 +10,6 @@
 namespace megaflux {
 namespace {
 
-// No word of a launch before recover() comes within half the epoch space of a launch after it.
-constexpr uint32_t kRecoveryStep = 1u << 16;
-
 const ThreadsConfig& checked(const ThreadsConfig& config) {
   MF_CHECK(config.num_ranks >= 1 && config.num_ranks <= kMaxRanks, "num_ranks: ", config.num_ranks,
            " is outside [1, ", kMaxRanks, "]");

@@ -1,0 +1,104 @@
+// DeviceGroup: what the fabrics of GPUs have in common, `local` and `nccl`, and all that their
+// callers see: contexts to hand to kernels, launches, errors and recovery. A group stands for the
+// ranks that this process hosts; any number of groups may live in it and end in any order.
+//
+// A launch that fails ends: no wait outlasts its deadline. The host learns of it from pinned memory
+// at the next call, without a synchronisation of its own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "megaflux/base/check_cuda.h"
+#include "megaflux/comm/device_ranks_cuda.h"
+
+namespace megaflux {
+
+class DeviceGroup {
+ public:
+  virtual ~DeviceGroup();
+  DeviceGroup(const DeviceGroup&) = delete;
+  DeviceGroup& operator=(const DeviceGroup&) = delete;
+
+  int32_t num_ranks() const { return layout_.num_ranks; }
+  const Layout& layout() const { return layout_.layout; }
+  const ProtocolFields& protocol() const { return layout_.protocol; }
+
+  // Devices of this process, by ascending ordinal; launches go out in this order.
+  size_t num_devices() const { return devices_.size(); }
+  int32_t device(size_t device_idx) const { return devices_[device_idx].device(); }
+  // Ranks there, ascending: the order of a launch's CTAs.
+  std::span<const int32_t> ranks_on(size_t device_idx) const {
+    return devices_[device_idx].ranks();
+  }
+  const DeviceContext& context(size_t device_idx) const { return devices_[device_idx].context(); }
+  // A stream of the group's own there.
+  cudaStream_t stream(size_t device_idx) const { return streams_[device_idx].get(); }
+  // Heap of ranks_on(device_idx)[local_idx].
+  std::byte* base(size_t device_idx, size_t local_idx) const {
+    return devices_[device_idx].base(local_idx);
+  }
+
+  // Calls fn(const DeviceContext&, cudaStream_t) for every device of this process, that device
+  // current; fn makes one launch of the protocol there. check_sound() first. `streams`, one a
+  // device, take the place of the group's own. May stand inside a stream capture.
+  template <typename Fn>
+  void launch(Fn&& fn, std::span<const cudaStream_t> streams = {}) const {
+    check_sound();
+    for (size_t i = 0; i < num_devices(); ++i) {
+      const CurrentDevice current(device(i));
+      fn(context(i), streams.empty() ? stream(i) : streams[i]);
+    }
+  }
+  // Waits for the group's own streams, then check_sound().
+  void synchronize() const;
+
+  bool is_poisoned() const;
+  // Throws kTimeout with the failure if the group is poisoned: launch() would refuse. Otherwise
+  // throws the AgreedError of a launch that ended with one, once; the group stays usable.
+  void check_sound() const;
+  // The failure that poisoned the group; empty if it is not poisoned.
+  std::string failure_text() const;
+  // Collective over all ranks: once nothing runs on their devices, signals go back to "nothing
+  // launched", epochs 2^16 ahead of the furthest rank, so that no word of an old launch can end a
+  // new wait. Also allowed on a sound group.
+  virtual void recover() = 0;
+
+  // Random delays around every signal of the launches made from now on; nullopt = off.
+  void set_delay_fuzz(std::optional<uint64_t> seed);
+
+ protected:
+  DeviceGroup(const DeviceGroupConfig& config, int32_t num_local, Layout layout);
+
+  // Heaps, tables and a stream for ranks of this process; they come in ascending order of device.
+  DeviceRanks& add_device(int32_t device, std::vector<int32_t> ranks);
+  std::span<DeviceRanks> devices() { return devices_; }
+  // Waits until nothing runs on the devices of this process; the furthest epoch of its ranks.
+  uint32_t stop();
+  // Every rank of this process as if `epoch` had ended, and sound.
+  void restart(uint32_t epoch);
+
+ private:
+  struct DestroyStream {
+    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+  };
+  struct FreePinned {
+    void operator()(DeviceStatus* memory) const { cudaFreeHost(memory); }
+  };
+
+  DeviceGroupConfig config_;
+  DeviceLayout layout_;
+  int32_t num_local_ = 0;
+  int32_t num_added_ = 0;
+  std::unique_ptr<DeviceStatus, FreePinned> statuses_;  // [num_local]
+  std::vector<DeviceRanks> devices_;
+  std::vector<std::unique_ptr<CUstream_st, DestroyStream>> streams_;  // [devices]
+};
+
+}  // namespace megaflux

@@ -1,0 +1,71 @@
+#include <map>
+#include <utility>
+
+#include "megaflux/comm/local_group_cuda.h"
+#include "megaflux/comm/signal.h"
+
+namespace megaflux {
+namespace {
+
+// The part of the configuration that all fabrics have, after a look at the rest.
+DeviceGroupConfig group_config_of(const LocalConfig& config) {
+  int count = 0;
+  MF_CUDA(cudaGetDeviceCount(&count));
+  for (size_t rank = 0; rank < config.device_of.size(); ++rank) {
+    const int32_t device = config.device_of[rank];
+    MF_CHECK(device >= 0 && device < count, "device_of[", rank, "]: ", device, " is outside [0, ",
+             count, "), the CUDA devices of this process");
+  }
+  return {.num_ranks = static_cast<int32_t>(config.device_of.size()),
+          .payload_words = config.payload_words,
+          .start_epoch = config.start_epoch,
+          .waits = config.waits};
+}
+
+bool has_attribute(cudaDeviceP2PAttr attribute, int32_t from, int32_t to) {
+  int value = 0;
+  MF_CUDA(cudaDeviceGetP2PAttribute(&value, attribute, from, to));
+  return value != 0;
+}
+
+// Opens the memory of `to` to kernels on `from`.
+void open_peer(int32_t from, int32_t to) {
+  if (!has_attribute(cudaDevP2PAttrAccessSupported, from, to) ||
+      !has_attribute(cudaDevP2PAttrNativeAtomicSupported, from, to)) {
+    throw_error(ErrorCode::kUnsupported, "device ", from, " cannot reach the memory of device ", to,
+                " with loads, stores and atomics");
+  }
+  const CurrentDevice current(from);
+  const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+    return;
+  }
+  check_cuda(status, "cudaDeviceEnablePeerAccess");
+}
+
+}  // namespace
+
+LocalGroup::LocalGroup(const LocalConfig& config, Layout layout)
+    : DeviceGroup(group_config_of(config), static_cast<int32_t>(config.device_of.size()),
+                  std::move(layout)),
+      bases_(config.device_of.size()) {
+  std::map<int32_t, std::vector<int32_t>> ranks_on_device;
+  for (int32_t rank = 0; rank < num_ranks(); ++rank) {
+    ranks_on_device[config.device_of[rank]].push_back(rank);
+  }
+  for (const auto& [device, ranks] : ranks_on_device) {
+    const DeviceRanks& here = add_device(device, ranks);
+    for (size_t i = 0; i < ranks.size(); ++i) bases_[ranks[i]] = here.base(i);
+    for (const auto& [other, others] : ranks_on_device) {
+      if (other != device) open_peer(device, other);
+    }
+  }
+  for (DeviceRanks& here : devices()) here.connect(bases_);
+}
+
+void LocalGroup::recover() {
+  restart(stop() + kRecoveryStep);
+}
+
+}  // namespace megaflux
