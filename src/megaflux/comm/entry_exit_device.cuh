@@ -35,8 +35,9 @@ __device__ __forceinline__ void post_to(const DeviceRank& self, int32_t peer,
   const DeviceContext& group = self.group;
   const uint32_t lane = threadIdx.x % kLanes;
   const size_t mine = entry_index(self, self.rank);
+  std::byte* const base = group.heap.base(peer);
   if (lane == 0) {
-    EntrySlot* const slot = group.heap.at(peer, group.protocol.entries) + mine;
+    EntrySlot* const slot = at_base(base, group.protocol.entries) + mine;
     auto* const vectors = reinterpret_cast<uint4*>(slot);
     vectors[0] = {static_cast<uint32_t>(words.op), static_cast<uint32_t>(words.layer),
                   static_cast<uint32_t>(words.plan_hash),
@@ -44,7 +45,7 @@ __device__ __forceinline__ void post_to(const DeviceRank& self, int32_t peer,
     vectors[1] = {static_cast<uint32_t>(words.config_hash),
                   static_cast<uint32_t>(words.config_hash >> 32), refusal_code, 0};
   }
-  auto* const target = reinterpret_cast<uint4*>(group.heap.at(peer, group.protocol.payload) +
+  auto* const target = reinterpret_cast<uint4*>(at_base(base, group.protocol.payload) +
                                                 mine * group.protocol.payload_words);
   for (int32_t i = lane; i < ceil_div(num_words, 4); i += kLanes) {
     const auto word = [&](int32_t k) { return 4 * i + k < num_words ? payload[4 * i + k] : 0u; };
@@ -52,14 +53,14 @@ __device__ __forceinline__ void post_to(const DeviceRank& self, int32_t peer,
   }
   __syncwarp();
   if (lane == 0) {
-    uint32_t* const epochs = group.heap.at(peer, group.protocol.entry_epochs);
+    uint32_t* const epochs = at_base(base, group.protocol.entry_epochs);
     post_signal<kPeerScope>(self, epochs + mine, self.epoch);
   }
 }
 
 // Thread `peer`: waits for one peer's entry. False: the group has aborted.
 __device__ __forceinline__ bool await_entry(const DeviceRank& self, int32_t peer) {
-  uint32_t* const epochs = self.group.heap.at(self.rank, self.group.protocol.entry_epochs);
+  uint32_t* const epochs = self.own(self.group.protocol.entry_epochs);
   const Awaited awaited = {.tag = WaitTag::kEntry,
                            .word = epochs + entry_index(self, peer),
                            .expected = self.epoch,
@@ -88,7 +89,7 @@ __device__ __forceinline__ void tell_verdict(const DeviceRank& self, const Entry
 // One thread: the first failure of the group goes to the host.
 __device__ __forceinline__ void tell_failure(const DeviceRank& self) {
   const DeviceContext& group = self.group;
-  const uint32_t value = load_signal<kPeerScope>(group.heap.at(self.rank, group.protocol.abort));
+  const uint32_t value = load_signal<kPeerScope>(self.own(group.protocol.abort));
   if (value == 0) return;
   const auto rank = static_cast<int32_t>((value - 1) / kMaxRoles);
   DeviceStatus& status = group.status[self.local_idx];
@@ -96,11 +97,12 @@ __device__ __forceinline__ void tell_failure(const DeviceRank& self) {
   cuda::atomic_ref<uint32_t, kPeerScope>(status.failed).store(value, cuda::memory_order_release);
 }
 
-// Threads of the CTA: the counters of the bank that the next launch uses.
-__device__ __forceinline__ void clear_next_bank(const DeviceRank& self) {
+// Threads of the CTA: the counters of the bank that the next launch uses; `first` is the first of
+// them.
+__device__ __forceinline__ void clear_next_bank(const DeviceRank& self, const CounterField& first) {
   for (int32_t i = 0; i < self.group.num_counters; ++i) {
-    const CounterField field = self.group.counters[i];
-    uint32_t* const words = self.group.heap.at(self.rank, field, self.epoch + 1);
+    const CounterField field = i == 0 ? first : self.group.counters[i];
+    uint32_t* const words = self.own(field, self.epoch + 1);
     for (size_t k = threadIdx.x; k < field.count; k += blockDim.x) words[k] = 0;
   }
 }
@@ -113,6 +115,7 @@ __device__ __forceinline__ DeviceRank begin_launch(const DeviceContext& group) {
   const auto local_idx = static_cast<int32_t>(blockIdx.x) / num_ctas;
   const LocalRank& local = group.local[local_idx];
   return {.group = group,
+          .base = local.base,
           .local_idx = local_idx,
           .rank = local.rank,
           .cta = static_cast<int32_t>(blockIdx.x) % num_ctas,
@@ -150,8 +153,10 @@ __device__ __forceinline__ void post_entry(const DeviceRank& self, const EntryWo
 __device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self) {
   const DeviceContext& group = self.group;
   const EntrySlot* const slots =
-      group.heap.at(self.rank, group.protocol.entries) + device_protocol::entry_index(self, 0);
+      self.own(group.protocol.entries) + device_protocol::entry_index(self, 0);
   const auto num_threads = static_cast<int32_t>(blockDim.x);
+  // Read before the wait: most layouts of a head have no other, and behind it the trip would count.
+  const CounterField counter = group.num_counters > 0 ? group.counters[0] : CounterField();
   // An aborted group enters nothing, even if all entries are there. The last thread looks: in most
   // launches it has no peer to wait for.
   bool is_sound = true;
@@ -170,12 +175,12 @@ __device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self) {
       device_protocol::tell_verdict(self, slots);
     }
   }
-  device_protocol::clear_next_bank(self);
+  device_protocol::clear_next_bank(self, counter);
   if (self.num_ctas > 1) {
     __syncthreads();
     if (threadIdx.x == 0) {
-      *group.heap.at(self.rank, group.launch.outcome) = static_cast<uint32_t>(outcome);
-      post_signal<kRankScope>(self, group.heap.at(self.rank, group.protocol.entered), self.epoch);
+      *self.own(group.launch.outcome) = static_cast<uint32_t>(outcome);
+      post_signal<kRankScope>(self, self.own(group.protocol.entered), self.epoch);
     }
   }
   return outcome;
@@ -195,18 +200,18 @@ __device__ __forceinline__ EntryOutcome join_entry(const DeviceRank& self) {
   bool is_sound = true;
   if (threadIdx.x == 0) {
     is_sound = wait_for<kRankScope>(self, {.tag = WaitTag::kEntered,
-                                           .word = group.heap.at(self.rank, group.protocol.entered),
+                                           .word = self.own(group.protocol.entered),
                                            .expected = self.epoch});
   }
   if (!__syncthreads_and(is_sound)) return EntryOutcome::kAborted;
-  return static_cast<EntryOutcome>(*group.heap.at(self.rank, group.launch.outcome));
+  return static_cast<EntryOutcome>(*self.own(group.launch.outcome));
 }
 
 // What rank `peer` sent with its entry of this launch, [payload_words] in this rank's memory; valid
 // until this rank's next post_entry. Never read it through the non-coherent path.
 __device__ __forceinline__ const uint32_t* payload_of(const DeviceRank& self, int32_t peer) {
   const DeviceContext& group = self.group;
-  return group.heap.at(self.rank, group.protocol.payload) +
+  return self.own(group.protocol.payload) +
          device_protocol::entry_index(self, peer) * group.protocol.payload_words;
 }
 
@@ -226,7 +231,7 @@ __device__ __forceinline__ void post_pulled(const DeviceRank& self) {
 
 // One warp: ends when all peers have posted pulled for this launch. False: the group has aborted.
 __device__ __forceinline__ bool await_pulled(const DeviceRank& self) {
-  uint32_t* const pulled = self.group.heap.at(self.rank, self.group.protocol.pulled);
+  uint32_t* const pulled = self.own(self.group.protocol.pulled);
   bool is_sound = true;
   for (int32_t peer = threadIdx.x % device_protocol::kLanes; is_sound && peer < self.num_ranks();
        peer += device_protocol::kLanes) {
@@ -246,7 +251,7 @@ __device__ __forceinline__ bool ends_last(const DeviceRank& self) {
   if (self.num_ctas == 1) return true;
   bool is_last = false;
   if (threadIdx.x == 0) {
-    uint32_t* const done = self.group.heap.at(self.rank, self.group.launch.ctas_done, self.epoch);
+    uint32_t* const done = self.own(self.group.launch.ctas_done, self.epoch);
     const auto others = static_cast<uint32_t>(self.num_ctas) - 1;
     is_last = add_signal<kRankScope>(self, done, 1) == others;
   }

@@ -21,6 +21,7 @@ inline constexpr cuda::thread_scope kRankScope = cuda::thread_scope_device;
 // begin_launch makes it; a warp of the comm role takes a copy with `role` changed.
 struct DeviceRank {
   const DeviceContext& group;  // the kernel argument, which is __grid_constant__
+  std::byte* base = nullptr;   // of the rank's own heap
   int32_t local_idx = 0;       // of the rank on its device
   int32_t rank = 0;
   int32_t cta = 0;       // 0 ... num_ctas - 1
@@ -29,6 +30,15 @@ struct DeviceRank {
   Role role = Role::kCompute;
 
   __device__ __forceinline__ int32_t num_ranks() const { return group.heap.num_ranks(); }
+  // In the rank's own heap, without a look into the table: after an acquire that is a trip to the
+  // L2 cache.
+  template <typename T>
+  __device__ __forceinline__ T* own(Field<T> field) const {
+    return at_base(base, field);
+  }
+  __device__ __forceinline__ uint32_t* own(CounterField field, uint32_t launch_epoch) const {
+    return at_base(base, field, launch_epoch);
+  }
 };
 
 // Tests: a delay of up to 4 us before one post in four and after one wait in four.

@@ -15,6 +15,16 @@
 
 namespace megaflux {
 
+// First element of `field` in the heap that begins at `base`.
+template <typename T>
+MF_HOST_DEVICE T* at_base(std::byte* base, Field<T> field) {
+  return reinterpret_cast<T*>(base + field.offset);
+}
+// First counter of the bank that launch `epoch` uses.
+MF_HOST_DEVICE inline uint32_t* at_base(std::byte* base, CounterField field, uint32_t epoch) {
+  return reinterpret_cast<uint32_t*>(base + field.offset) + (epoch & 1u) * field.bank_words;
+}
+
 // Non-owning: what a rank or a kernel sees of the heap. The table lies where its reader is: in host
 // memory for threads, in device memory for kernels.
 class HeapView {
@@ -25,10 +35,11 @@ class HeapView {
 
   MF_HOST_DEVICE int32_t num_ranks() const { return num_ranks_; }
 
+  MF_HOST_DEVICE std::byte* base(int32_t rank) const { return bases_[rank]; }
   // First element of `field` in the heap of `rank`.
   template <typename T>
   MF_HOST_DEVICE T* at(int32_t rank, Field<T> field) const {
-    return reinterpret_cast<T*>(bases_[rank] + field.offset);
+    return at_base(base(rank), field);
   }
   template <typename T>
   std::span<T> span_of(int32_t rank, Field<T> field) const {
@@ -36,8 +47,7 @@ class HeapView {
   }
   // First counter of the bank that launch `epoch` uses.
   MF_HOST_DEVICE uint32_t* at(int32_t rank, CounterField field, uint32_t epoch) const {
-    return reinterpret_cast<uint32_t*>(bases_[rank] + field.offset) +
-           (epoch & 1u) * field.bank_words;
+    return at_base(base(rank), field, epoch);
   }
 
  private:

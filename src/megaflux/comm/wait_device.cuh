@@ -11,7 +11,7 @@ namespace megaflux {
 // True once any rank of the group has failed; a load of this rank's own memory.
 __device__ __forceinline__ bool is_aborted(const DeviceRank& self) {
   const DeviceContext& group = self.group;
-  return load_signal<kPeerScope>(group.heap.at(self.rank, group.protocol.abort)) != 0;
+  return load_signal<kPeerScope>(self.own(group.protocol.abort)) != 0;
 }
 
 // Records the failure of this rank and sets the abort word of every rank, unless another failure
@@ -20,7 +20,7 @@ __device__ __forceinline__ void raise_abort(const DeviceRank& self, FailureKind 
                                             const Awaited& awaited, uint32_t seen) {
   const DeviceContext& group = self.group;
   const auto role = static_cast<uint32_t>(self.role);
-  FailureRecord* const record = group.heap.at(self.rank, group.protocol.failures) + role;
+  FailureRecord* const record = self.own(group.protocol.failures) + role;
   // Only one thread of a role tells; the others have failed with it.
   uint32_t none = 0;
   auto* const kind_word = reinterpret_cast<uint32_t*>(&record->kind);
