@@ -2,15 +2,17 @@
 
 import sys
 
+from cuda_rules import CUDA_RULES
 from rules import RULES
 from source_tree import read_tree
 
 
 def main(root):
     sources = read_tree(root)
-    findings = [f"{finding}  [{rule.__name__}]" for rule in RULES for finding in rule(sources)]
+    rules = RULES + CUDA_RULES
+    findings = [f"{finding}  [{rule.__name__}]" for rule in rules for finding in rule(sources)]
     print(*findings, sep="\n")
-    print(f"{len(RULES)} rules, {len(sources)} files, {len(findings)} findings")
+    print(f"{len(rules)} rules, {len(sources)} files, {len(findings)} findings")
     return 1 if findings or not sources else 0
 
 

@@ -268,7 +268,7 @@ def parameter_count(sources):
     """Six parameters at most; more make a struct."""
     found = []
     for source in sources:
-        if source.suffix != ".h" or not source.is_below(LIBRARY, "tools"):
+        if source.suffix not in (".h", ".cuh") or not source.is_below(LIBRARY, "tools"):
             continue
         for match in _HEADER_FUNCTION.finditer(source.code):
             depth, commas = 1, 0

@@ -54,6 +54,11 @@ class Source:
         return _CPP_NOISE.sub(_blank, self.text)
 
     @cached_property
+    def uncommented(self):
+        """The text without comments, line for line; literals stay, inline PTX among them."""
+        return _CPP_NOISE.sub(lambda m: _blank(m) if m.group(0).startswith("/") else m.group(0), self.text)
+
+    @cached_property
     def includes(self):
         """[(line, path as written)] of every include."""
         return [(line_of(self.text, m.start()), m.group(2)) for m in _INCLUDE.finditer(self.text)]

@@ -129,6 +129,10 @@ CASES = {
         [
             (PLAN_H, "void f(int a, int b, int c,\n       int d, int e, int f, int g);\n"),
             (PLAN_H, "class A {\n  static A make(int a, int b, int c, int d, int e, int f, int g);\n};\n"),
+            (
+                "src/megaflux/plan/x_device.cuh",
+                "__device__ void f(int a, int b, int c, int d, int e, int f, int g) {}\n",
+            ),
         ],
         [(PLAN_H, "std::map<int, int> f(int a, std::map<int, int> b, int c, int d, int e, int f);\n")],
     ),
@@ -167,11 +171,14 @@ CASES = {
 
 
 class EveryRule(unittest.TestCase):
+    RULES = rules.RULES
+    CASES = CASES
+
     def test_has_a_case(self):
-        self.assertEqual({rule.__name__ for rule in rules.RULES}, {rule.__name__ for rule in CASES})
+        self.assertEqual({rule.__name__ for rule in self.RULES}, {rule.__name__ for rule in self.CASES})
 
     def test_catches_what_breaks_it(self):
-        for rule, (broken, _) in CASES.items():
+        for rule, (broken, _) in self.CASES.items():
             if rule is rules.folder_size:
                 self.assertTrue(rule([Source(*file) for file in broken]))
                 continue
@@ -180,7 +187,7 @@ class EveryRule(unittest.TestCase):
                     self.assertTrue(rule([Source(*file)]))
 
     def test_lets_its_neighbours_pass(self):
-        for rule, (_, right) in CASES.items():
+        for rule, (_, right) in self.CASES.items():
             with self.subTest(rule=rule.__name__):
                 self.assertEqual([], rule([Source(*file) for file in right]))
 
