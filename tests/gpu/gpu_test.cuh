@@ -33,18 +33,15 @@ T by_size(T quick, T sanitize, T soak) {
 // GPUs of this machine that run our code, as CUDA ordinals 0 to num_gpus() - 1.
 int num_gpus();
 
-// Throws std::runtime_error naming `what` unless `status` is success.
-void check_cuda(cudaError_t status, const char* what);
-
 // `count` elements of T in the memory of a device; every byte is 0xcd until something else is
 // written.
 template <typename T>
 class DeviceArray {
  public:
   explicit DeviceArray(size_t count, int device = 0) : count_(count), device_(device) {
-    check_cuda(cudaSetDevice(device), "cudaSetDevice");
+    MF_CUDA(cudaSetDevice(device));
     void* memory = nullptr;
-    check_cuda(cudaMalloc(&memory, bytes() == 0 ? 1 : bytes()), "cudaMalloc");
+    MF_CUDA(cudaMalloc(&memory, bytes() == 0 ? 1 : bytes()));
     data_ = static_cast<T*>(memory);
     poison();
   }
@@ -63,12 +60,12 @@ class DeviceArray {
 
   // These wait for the whole device before and after.
   void poison() {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
-    check_cuda(cudaMemset(data_, 0xcd, bytes()), "cudaMemset");
-    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    MF_CUDA(cudaSetDevice(device_));
+    MF_CUDA(cudaMemset(data_, 0xcd, bytes()));
+    MF_CUDA(cudaDeviceSynchronize());
   }
   void upload(std::span<const T> values) {
-    check_cuda(values.size() == count_ ? cudaSuccess : cudaErrorInvalidValue, "size of an upload");
+    MF_INVARIANT(values.size() == count_, "upload of ", values.size(), " values to ", count_);
     copy(data_, values.data(), cudaMemcpyHostToDevice);
   }
   std::vector<T> download() const {
@@ -79,9 +76,9 @@ class DeviceArray {
 
  private:
   void copy(void* to, const void* from, cudaMemcpyKind kind) const {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
-    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    check_cuda(cudaMemcpy(to, from, bytes(), kind), "cudaMemcpy");
+    MF_CUDA(cudaSetDevice(device_));
+    MF_CUDA(cudaDeviceSynchronize());
+    MF_CUDA(cudaMemcpy(to, from, bytes(), kind));
   }
 
   T* data_ = nullptr;

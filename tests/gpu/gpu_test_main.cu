@@ -2,7 +2,6 @@
 // sums up.
 #include <cstdio>
 #include <cstring>
-#include <stdexcept>
 #include <string>
 
 #include "gpu/gpu_test.cuh"
@@ -26,7 +25,7 @@ std::string obstacle() {
   if (status != cudaSuccess) return cudaGetErrorString(status);
   for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties = {};
-    check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    MF_CUDA(cudaGetDeviceProperties(&properties, device));
     if (properties.major != kComputeMajor || properties.minor != kComputeMinor) {
       return std::string("device ") + std::to_string(device) + ", " + properties.name +
              ", has compute capability " + std::to_string(properties.major) + "." +
@@ -97,12 +96,6 @@ Size size() {
 
 int num_gpus() {
   return usable_gpus;
-}
-
-void check_cuda(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  throw std::runtime_error(std::string(what) + ": " + cudaGetErrorName(status) + ", " +
-                           cudaGetErrorString(status));
 }
 
 }  // namespace megaflux::gpu
