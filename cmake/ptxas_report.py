@@ -1,8 +1,8 @@
 """Runs a compile command, keeps what ptxas reports beside the object, and fails on what no kernel of ours may do.
 
-Usage: ptxas_report.py COMMAND..., with ptxas' -v among its options; the report goes to OBJECT.ptxas. Refused are spills,
-local memory in any form (a stack frame is local memory too), and warning C7510, which says that wgmma instructions
-were serialized.
+Usage: ptxas_report.py COMMAND..., with ptxas' -v among its options; the report goes to OBJECT.ptxas. Refused are
+spills, local memory in any form (a stack frame is local memory too), and ptxas' advice of the kind C75xx: C7508, setmaxnreg was
+ignored; C7510, wgmma instructions were serialized.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 _FUNCTION = re.compile(r"Function properties for (\S+)|Compiling entry function '(\S+)'|in function '(\S+?)'")
 _BYTES = re.compile(r"(\d+) bytes (stack frame|spill stores|spill loads|lmem)")
-_SERIALIZED = re.compile(r"C7510|wgmma\.mma_async instructions are serialized")
+_ADVICE = re.compile(r"\((C75\d\d)\) *(.*?)(?: in (?:the )?function '\S+)?$")
 
 
 def findings(report):
@@ -24,8 +24,9 @@ def findings(report):
         if named:
             function = next(name for name in named.groups() if name)
         found += [(function, f"{count} bytes {kind}") for count, kind in _BYTES.findall(line) if count != "0"]
-        if _SERIALIZED.search(line):
-            found.append((function, "wgmma is serialized (C7510)"))
+        advice = _ADVICE.search(line)
+        if advice:
+            found.append((function, f"{advice[1]}, {advice[2]}"))
     return found
 
 

@@ -32,17 +32,19 @@ class Findings(unittest.TestCase):
                 report = CLEAN + "ptxas info    : Function properties for head_kernel\n" + line + "\n"
                 self.assertEqual([("head_kernel", wrong)], ptxas_report.findings(report))
 
-    def test_serialized_wgmma_is_found(self):
-        line = (
-            "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
-            "insufficient register resources for the wgmma pipeline in function 'gemm_kernel'\n"
-        )
-        self.assertEqual([("gemm_kernel", "wgmma is serialized (C7510)")], ptxas_report.findings(CLEAN + line))
+    def test_advice_is_found(self):
+        for code, words in (
+            ("C7510", "Potential Performance Loss: wgmma.mma_async instructions are serialized due to something"),
+            ("C7508", "setmaxnreg ignored to maintain minimum register requirements"),
+        ):
+            with self.subTest(code=code):
+                line = f"ptxas info    : ({code}) {words} in function 'gemm_kernel'\n"
+                self.assertEqual([("gemm_kernel", f"{code}, {words}")], ptxas_report.findings(CLEAN + line))
 
 
 class Run(unittest.TestCase):
     def compile(self, report, status=0):
-        """A command that reports and writes its object as a compiler does: (status, report kept, is the object there)."""
+        """A command that reports and writes its object as a compiler does: (status, report, is the object there)."""
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / "x.o"
             script = "import sys; open(sys.argv[-1], 'w'); sys.stderr.write(sys.argv[1]); sys.exit(int(sys.argv[2]))"
