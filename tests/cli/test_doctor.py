@@ -29,6 +29,16 @@ class Doctor(ProgramTest):
                      "bf16", "E <= 4096"]:
             self.assertIn(word, text)
 
+    def test_one_backend_alone(self):
+        cpu = self.json("doctor", "--backend", "cpu")
+        self.assertEqual([backend["name"] for backend in cpu["backends"]], ["cpu"])
+        self.rejected("doctor", "--backend", "tpu", words=["--backend", "tpu", "cpu|cuda"])
+
+    def test_a_build_without_cuda_says_so(self):
+        words = ["--backend cuda", "MEGAFLUX_CUDA=ON"]
+        self.assertFalse(self.json("doctor")["cuda"]["in_build"])
+        self.rejected("doctor", "--backend", "cuda", words=words)
+
     def test_finds_programs_on_the_path(self):
         nvcc = self.write("nvcc", "#!/bin/sh\n")
         nvcc.chmod(0o755)

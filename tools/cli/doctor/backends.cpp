@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "cli/text_format.h"
 #include "megaflux/layer/cpu/gemm.h"
 
 namespace megaflux::cli {
@@ -40,21 +43,94 @@ std::string device_text(const CudaFacts& cuda) {
   return fmt::format("{} GPU found, driver {}", cuda.gpus.size(), cuda.driver);
 }
 
-Backend describe_cuda(const CudaFacts& cuda) {
-  const std::string absent = "this release executes on the CPU";
+std::string peers_text(const GpuDevice& device, size_t ordinal) {
+  std::vector<size_t> reached;
+  for (size_t peer = 0; peer < device.peers.size(); ++peer) {
+    if (peer != ordinal && device.peers[peer] != 0) reached.push_back(peer);
+  }
+  if (device.peers.size() == 1) return "no peers";
+  return reached.empty() ? "reaches no peer" : fmt::format("reaches {}", fmt::join(reached, ", "));
+}
+
+Feature device_feature(const GpuDevice& device, size_t ordinal) {
+  return {fmt::format("device {}", ordinal), device.is_supported,
+          fmt::format(
+              "{}, compute capability {}.{}{}, {} SMs, {}, {}", device.name, device.compute_major,
+              device.compute_minor, device.is_supported ? "" : " (this build holds code for 9.0a)",
+              device.num_sms, bytes_text(device.memory_bytes), peers_text(device, ordinal))};
+}
+
+// True if every device that runs our code reaches every other one's memory.
+bool are_all_peers(const std::vector<GpuDevice>& devices) {
+  for (const GpuDevice& device : devices) {
+    if (!device.is_supported || std::count(device.peers.begin(), device.peers.end(), 0) > 0)
+      return false;
+  }
+  return !devices.empty();
+}
+
+Feature nccl_feature(const CudaFacts& cuda) {
+  return {"ranks by NCCL", !cuda.nccl.empty(),
+          cuda.nccl.empty() ? "libnccl.so.2 cannot be loaded" : "NCCL " + cuda.nccl};
+}
+
+Backend describe_absent_cuda(const CudaFacts& cuda) {
+  const std::string absent = "this build has no CUDA";
   return {
       .name = "cuda",
       .is_available = false,
-      .reason = "megaflux " MF_VERSION " has no CUDA code yet",
+      .reason = absent + ": configure with MEGAFLUX_CUDA=ON (preset cuda)",
       .features = {
           {"device", !cuda.gpus.empty() && !cuda.driver.empty(), device_text(cuda)},
           {"compiler", !cuda.nvcc.empty(), cuda.nvcc.empty() ? "nvcc is not on PATH" : cuda.nvcc},
-          {"ranks across GPUs", !cuda.nccl.empty(),
-           cuda.nccl.empty() ? "libnccl.so.2 cannot be loaded" : "NCCL " + cuda.nccl},
+          nccl_feature(cuda),
           {"planners", false, absent},
+          {"head", false, absent},
           {"layer forward", false, absent},
           {"layer backward", false, absent},
       }};
+}
+
+std::string obstacle_of(const GpuFacts& gpus) {
+  if (!gpus.obstacle.empty()) return gpus.obstacle;
+  const bool has_one = std::any_of(gpus.devices.begin(), gpus.devices.end(),
+                                   [](const GpuDevice& device) { return device.is_supported; });
+  return has_one ? "" : "no device has compute capability 9.0, which this build holds code for";
+}
+
+Backend describe_cuda(const CudaFacts& cuda, const GpuFacts& gpus) {
+  if (!has_cuda()) return describe_absent_cuda(cuda);
+  Backend backend = {.name = "cuda", .reason = obstacle_of(gpus)};
+  backend.is_available = backend.reason.empty();
+  backend.features = {
+      {"driver", !gpus.driver_cuda.empty(),
+       gpus.driver_cuda.empty()
+           ? "no NVIDIA driver is loaded"
+           : fmt::format("{}, runs CUDA up to {}", cuda.driver, gpus.driver_cuda)},
+      {"runtime", true, fmt::format("CUDA {}, in the program", gpus.runtime)},
+  };
+  for (size_t i = 0; i < gpus.devices.size(); ++i) {
+    backend.features.push_back(device_feature(gpus.devices[i], i));
+  }
+  const bool is_there = backend.is_available;
+  const std::string& reason = backend.reason;
+  const auto feature = [&](const std::string& name, const std::string& detail) {
+    return Feature{name, is_there, is_there ? detail : reason};
+  };
+  backend.features.push_back(
+      feature("planners", "megaflux, paper, quota, fixed: E <= 1024, P <= 128, s <= 8"));
+  backend.features.push_back(feature("head", "router ids to plan and row maps, without the host"));
+  backend.features.push_back(feature("ranks on a device", "local, several a device"));
+  const bool is_wide = is_there && gpus.devices.size() > 1 && are_all_peers(gpus.devices);
+  backend.features.push_back({"ranks on devices", is_wide,
+                              is_wide
+                                  ? "local, one process"
+                                  : "needs two devices or more that reach each other's memory"});
+  backend.features.push_back(nccl_feature(cuda));
+  for (const char* name : {"layer forward", "layer backward"}) {
+    backend.features.push_back({name, false, "this release executes layers on the CPU"});
+  }
+  return backend;
 }
 
 }  // namespace
@@ -63,8 +139,8 @@ std::string gemm_name() {
   return std::string(gemm_backend_name(choose_gemm_backend(DType::kBf16)));
 }
 
-std::vector<Backend> describe_backends(const CudaFacts& cuda) {
-  return {describe_cpu(), describe_cuda(cuda)};
+std::vector<Backend> describe_backends(const CudaFacts& cuda, const GpuFacts& gpus) {
+  return {describe_cpu(), describe_cuda(cuda, gpus)};
 }
 
 }  // namespace megaflux::cli

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/doctor/machine_probe.h"
+#include "cli/gpu/gpu_backend.h"
 
 namespace megaflux::cli {
 
@@ -24,6 +25,7 @@ struct Backend {
 // The GEMM that the CPU layer uses here, with its library and version.
 std::string gemm_name();
 
-std::vector<Backend> describe_backends(const CudaFacts& cuda);
+// `gpus` are read where the build has CUDA.
+std::vector<Backend> describe_backends(const CudaFacts& cuda, const GpuFacts& gpus);
 
 }  // namespace megaflux::cli

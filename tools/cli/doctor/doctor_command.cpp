@@ -3,11 +3,13 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/doctor/backends.h"
 #include "cli/doctor/machine_probe.h"
+#include "cli/gpu/gpu_backend.h"
 #include "cli/json_output.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -30,11 +32,30 @@ Json text_or_null(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
-Json cuda_json(const CudaFacts& cuda) {
+Json device_json(const GpuDevice& device) {
+  Json peers = Json::array();
+  for (const uint8_t is_reached : device.peers) peers.push_back(is_reached != 0);
+  return {{"name", device.name},
+          {"uuid", device.uuid},
+          {"compute_capability", fmt::format("{}.{}", device.compute_major, device.compute_minor)},
+          {"sms", device.num_sms},
+          {"memory_bytes", device.memory_bytes},
+          {"supported", device.is_supported},
+          {"peers", peers}};
+}
+
+Json cuda_json(const CudaFacts& cuda, const GpuFacts& gpus) {
+  Json devices = Json::array();
+  for (const GpuDevice& device : gpus.devices) devices.push_back(device_json(device));
   return {{"driver", text_or_null(cuda.driver)},
           {"gpus", cuda.gpus},
           {"nvcc", text_or_null(cuda.nvcc)},
-          {"nccl", text_or_null(cuda.nccl)}};
+          {"nccl", text_or_null(cuda.nccl)},
+          {"in_build", has_cuda()},
+          {"runtime", text_or_null(gpus.runtime)},
+          {"driver_cuda", text_or_null(gpus.driver_cuda)},
+          {"obstacle", text_or_null(gpus.obstacle)},
+          {"devices", devices}};
 }
 
 Json backend_json(const Backend& backend) {
@@ -49,11 +70,20 @@ Json backend_json(const Backend& backend) {
           {"features", features}};
 }
 
-Json doctor_json(const CpuFacts& cpu, const CudaFacts& cuda, const std::vector<Backend>& backends) {
+// Everything that a report says.
+struct Findings {
+  CpuFacts cpu;
+  CudaFacts cuda;
+  GpuFacts gpus;
+  std::vector<Backend> backends;  // those asked for
+};
+
+Json doctor_json(const Findings& found) {
   Json list = Json::array();
-  for (const Backend& backend : backends) list.push_back(backend_json(backend));
-  return {{"schema", "megaflux.doctor/1"}, {"version", MF_VERSION}, {"cpu", cpu_json(cpu)},
-          {"cuda", cuda_json(cuda)},       {"gemm", gemm_name()},   {"backends", list}};
+  for (const Backend& backend : found.backends) list.push_back(backend_json(backend));
+  return {{"schema", "megaflux.doctor/1"}, {"version", MF_VERSION},
+          {"cpu", cpu_json(found.cpu)},    {"cuda", cuda_json(found.cuda, found.gpus)},
+          {"gemm", gemm_name()},           {"backends", list}};
 }
 
 void print_fact(const std::string& name, const std::string& value) {
@@ -95,32 +125,45 @@ void print_backend(const TextStyle& style, const Backend& backend) {
   }
 }
 
-ExitCode run_doctor(const std::string& json_target) {
+// `asked` empty = every backend.
+ExitCode run_doctor(const std::string& asked, const std::string& json_target) {
   check_output("--json", json_target);
-  const CpuFacts cpu = probe_cpu();
-  const CudaFacts cuda = probe_cuda();
-  const std::vector<Backend> backends = describe_backends(cuda);
+  if (asked == "cuda") check_has_cuda("--backend cuda");
+  Findings found{.cpu = probe_cpu(),
+                 .cuda = probe_cuda(),
+                 .gpus = has_cuda() ? probe_gpus() : GpuFacts(),
+                 .backends = {}};
+  for (Backend& backend : describe_backends(found.cuda, found.gpus)) {
+    if (asked.empty() || backend.name == asked) found.backends.push_back(std::move(backend));
+  }
   if (!is_stdout(json_target)) {
     const TextStyle style = style_of(STDOUT_FILENO);
-    print_machine(style, cpu, cuda);
-    for (const Backend& backend : backends) print_backend(style, backend);
+    print_machine(style, found.cpu, found.cuda);
+    for (const Backend& backend : found.backends) print_backend(style, backend);
   }
-  write_json(json_target, doctor_json(cpu, cuda, backends));
-  return ExitCode::kOk;
+  write_json(json_target, doctor_json(found));
+  const bool is_there = std::all_of(found.backends.begin(), found.backends.end(),
+                                    [](const Backend& backend) { return backend.is_available; });
+  return asked.empty() || is_there ? ExitCode::kOk : ExitCode::kCheckFailed;
 }
 
 }  // namespace
 
 void add_doctor_command(CLI::App& app, Invocation& invocation) {
+  auto backend = std::make_shared<std::string>();
   auto json_target = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
       "doctor", "What this machine offers, what each backend supports and why not.");
+  add_choice(*command, "--backend", *backend, {"cpu", "cuda"},
+             "this backend alone; status 1 if it is not available here")
+      ->default_str("");
   add_json(*command, *json_target);
   command->footer(
       "Example: megaflux doctor\n"
+      "         megaflux doctor --backend cuda\n"
       "         megaflux doctor --json -");
-  command->callback([&invocation, json_target] {
-    invocation.action = [json_target] { return run_doctor(*json_target); };
+  command->callback([&invocation, backend, json_target] {
+    invocation.action = [backend, json_target] { return run_doctor(*backend, *json_target); };
   });
 }
 

@@ -1,0 +1,31 @@
+#include "cli/gpu/gpu_backend.h"
+#include "megaflux/base/check.h"
+
+namespace megaflux::cli {
+
+void check_has_cuda(const std::string& asker) {
+  if (has_cuda()) return;
+  throw_error(ErrorCode::kUnsupported, asker,
+              ": needs a build with CUDA, and this one has none; configure with MEGAFLUX_CUDA=ON "
+              "(cmake --preset cuda)");
+}
+
+GpuDevice require_gpu(const std::string& asker, int32_t ordinal) {
+  const GpuFacts facts = probe_gpus();
+  if (!facts.obstacle.empty()) {
+    throw_error(ErrorCode::kUnsupported, asker,
+                ": needs a GPU, and none can be used: ", facts.obstacle);
+  }
+  const auto num_devices = static_cast<int32_t>(facts.devices.size());
+  MF_CHECK(ordinal < num_devices, asker, ": device ", ordinal, " is outside [0, ", num_devices - 1,
+           "]");
+  const GpuDevice& device = facts.devices[ordinal];
+  if (!device.is_supported) {
+    throw_error(ErrorCode::kUnsupported, asker, ": device ", ordinal, ", ", device.name,
+                ", has compute capability ", device.compute_major, ".", device.compute_minor,
+                "; this build holds code for 9.0a");
+  }
+  return device;
+}
+
+}  // namespace megaflux::cli
