@@ -7,6 +7,7 @@
 
 #include "megaflux/base/check.h"
 #include "megaflux/base/hash.h"
+#include "megaflux/base/math.h"
 #include "megaflux/comm/entry_exit.h"
 #include "megaflux/comm/threads_group.h"
 #include "megaflux/comm/wait.h"
@@ -27,13 +28,13 @@ inline ToyFields add_toy_fields(Layout& layout, int32_t num_ranks) {
           .arrived = layout.add_counters("toy.arrived", 1)};
 }
 
-inline uint64_t toy_row(int32_t rank, uint32_t epoch, int32_t row) {
+MF_HOST_DEVICE inline uint64_t toy_row(int32_t rank, uint32_t epoch, int32_t row) {
   return mix64((uint64_t{epoch} << 32) + static_cast<uint64_t>(rank) * kToyRows + row + 1);
 }
 
 // Adds this rank makes to each peer's counter: differs by epoch, as a target that depends on the
 // plan does.
-inline uint32_t toy_adds(uint32_t epoch) {
+MF_HOST_DEVICE inline uint32_t toy_adds(uint32_t epoch) {
   return 1 + epoch % 3;
 }
 

@@ -72,9 +72,11 @@ __device__ __forceinline__ bool await_entry(const DeviceRank& self, int32_t peer
   return false;
 }
 
-__device__ __forceinline__ bool is_equal(const EntrySlot& a, const EntrySlot& b) {
-  return a.words.op == b.words.op && a.words.layer == b.words.layer &&
-         a.words.plan_hash == b.words.plan_hash && a.words.config_hash == b.words.config_hash;
+// Whether a peer takes part with the words of this rank, which all share if this holds for all.
+__device__ __forceinline__ bool agrees(const EntrySlot& slot, const EntryWords& words) {
+  return slot.words.op == words.op && slot.words.layer == words.layer &&
+         slot.words.plan_hash == words.plan_hash && slot.words.config_hash == words.config_hash &&
+         slot.refusal_code == 0;
 }
 
 // One thread: the verdict goes to the host, unless one that it has not read yet is there already.
@@ -148,9 +150,11 @@ __device__ __forceinline__ void post_entry(const DeviceRank& self, const EntryWo
   }
 }
 
-// The CTA that posted. Waits for all entries of this launch, checks that they agree, clears the
-// counters of the other bank and lets the rank's other CTAs go on. Ends with a barrier of the CTA.
-__device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self) {
+// The CTA that posted, with the words that it posted. Waits for all entries of this launch, checks
+// that they agree, clears the counters of the other bank and lets the rank's other CTAs go on.
+// Holds a barrier of the CTA behind all waits.
+__device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self,
+                                                      const EntryWords& words) {
   const DeviceContext& group = self.group;
   const EntrySlot* const slots =
       self.own(group.protocol.entries) + device_protocol::entry_index(self, 0);
@@ -165,8 +169,8 @@ __device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self) {
   for (int32_t peer = threadIdx.x; peer < self.num_ranks(); peer += num_threads) {
     is_sound = is_sound && device_protocol::await_entry(self, peer);
     if (!is_sound) break;
-    is_agreed = is_agreed && slots[peer].refusal_code == 0 &&
-                device_protocol::is_equal(slots[peer], slots[self.rank]);
+    // Not against this rank's own slot: another warp posts it, maybe later than this.
+    is_agreed = is_agreed && device_protocol::agrees(slots[peer], words);
   }
   EntryOutcome outcome = EntryOutcome::kEntered;
   if (__syncthreads_or(!is_sound || !is_agreed)) {
@@ -191,7 +195,7 @@ __device__ __forceinline__ EntryOutcome enter(const DeviceRank& self, const Entr
                                               const uint32_t* payload = nullptr,
                                               int32_t num_words = 0) {
   post_entry(self, words, payload, num_words);
-  return await_entries(self);
+  return await_entries(self, words);
 }
 
 // The rank's other CTAs: ends when the entry has passed, with its outcome.

@@ -61,11 +61,12 @@ __device__ __forceinline__ bool wait_until(const DeviceRank& self, const Awaited
   constexpr uint32_t kPollsPerLook = 64;
   uint32_t seen = load();
   if (!is_reached(seen, awaited.expected)) {
+    // The CTA that enters waits for peers: who waits for it leaves the naming of the fault to it.
+    const uint64_t allowed = self.group.deadline_ns << (awaited.tag == WaitTag::kEntered ? 1 : 0);
     const uint64_t begin = cuda::ptx::get_sreg_globaltimer();
     for (uint32_t poll = 1;; ++poll) {
       const bool is_look = poll % kPollsPerLook == 0;
-      const bool is_late =
-          is_look && cuda::ptx::get_sreg_globaltimer() - begin > self.group.deadline_ns;
+      const bool is_late = is_look && cuda::ptx::get_sreg_globaltimer() - begin > allowed;
       // Read after the clock: a CTA that was held up still sees a signal that came in time.
       seen = load();
       if (is_reached(seen, awaited.expected)) break;

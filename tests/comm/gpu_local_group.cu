@@ -1,0 +1,209 @@
+// LocalGroup on real devices: entry and exit over virtual ranks and over two GPUs.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/toy_rig_cuda.h"
+#include "megaflux/comm/local_group_cuda.h"
+
+namespace megaflux {
+namespace {
+
+using namespace std::chrono_literals;
+using gpu::by_size;
+using test::add_toy_fields;
+using test::kToyPayload;
+using test::ToyFields;
+using test::ToyRig;
+
+// Which device hosts which rank: a name and the table.
+struct Place {
+  const char* name;
+  std::vector<int32_t> device_of;
+};
+
+std::vector<Place> places() {
+  std::vector<Place> all = {{"P1", {0}},
+                            {"P2_on_one", {0, 0}},
+                            {"P3_on_one", {0, 0, 0}},
+                            {"P8_on_one", std::vector<int32_t>(8, 0)}};
+  if (gpu::num_gpus() >= 2) {
+    all.push_back({"P2_on_two", {0, 1}});
+    all.push_back({"P5_interleaved", {1, 0, 0, 1, 0}});
+    all.push_back({"P8_on_two", {0, 0, 0, 0, 1, 1, 1, 1}});
+  }
+  return all;
+}
+
+struct Toy {
+  explicit Toy(const std::vector<int32_t>& device_of, uint32_t start_epoch = 0xfffffff0u,
+               int32_t ctas_per_rank = 2)
+      : fields(add_toy_fields(layout, static_cast<int32_t>(device_of.size()))),
+        group({.device_of = device_of,
+               .payload_words = kToyPayload,
+               .start_epoch = start_epoch,
+               .waits = {.deadline = 2s}},
+              layout),
+        rig(group, fields, ctas_per_rank) {}
+  int32_t num_ranks() const { return group.num_ranks(); }
+
+  Layout layout;
+  ToyFields fields;
+  LocalGroup group;
+  ToyRig rig;
+};
+
+TEST(LocalGroup, LaunchesWithoutHostSync) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    const int64_t count = by_size(500, 12, 20'000);
+    Toy toy(place.device_of);
+    toy.rig.launch_many(count);
+    toy.group.synchronize();
+    toy.rig.expect_right(count * toy.num_ranks());
+  }
+}
+
+TEST(LocalGroup, AHundredThousandLaunchesWithoutHostSync) {
+  const int64_t count = by_size(100'000, 50, 1'000'000);
+  Toy toy(gpu::num_gpus() >= 2 ? std::vector<int32_t>{0, 1} : std::vector<int32_t>{0, 0}, 0, 1);
+  toy.rig.launch_many(count);
+  toy.group.synchronize();
+  toy.rig.expect_right(count * 2);
+}
+
+TEST(LocalGroup, ManyCtasOfARank) {
+  Toy toy({0, 0, 0, 0}, 0xfffffffeu, 33);
+  toy.rig.launch_many(by_size(200, 6, 2'000));
+  toy.group.synchronize();
+  toy.rig.expect_right(by_size(200, 6, 2'000) * 4);
+}
+
+TEST(LocalGroup, EpochsWrap) {
+  for (const uint32_t start : {0xffffffffu, 0x7ffffff8u, 0x80000000u, 0u}) {
+    Toy toy({0, 0, 0}, start);
+    toy.rig.launch_many(40);
+    toy.group.synchronize();
+    toy.rig.expect_right(40 * 3);
+  }
+}
+
+TEST(LocalGroup, DelaysAtEverySignal) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    Toy toy(place.device_of, 0xffffffe0u);
+    const int num_seeds = by_size(6, 1, 100);
+    const int count = by_size(60, 6, 200);
+    for (int seed = 1; seed <= num_seeds; ++seed) {
+      toy.group.set_delay_fuzz(seed);
+      toy.rig.launch_many(count);
+    }
+    toy.group.synchronize();
+    toy.rig.expect_right(int64_t{num_seeds} * count * toy.num_ranks());
+  }
+}
+
+// A graph a device: each replay takes its epochs from device memory, eager launches between them.
+TEST(LocalGroup, CapturedLaunchesReplay) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    Toy toy(place.device_of);
+    const size_t num_devices = toy.group.num_devices();
+    for (size_t i = 0; i < num_devices; ++i) {
+      const CurrentDevice current(toy.group.device(i));
+      MF_CUDA(cudaStreamBeginCapture(toy.group.stream(i), cudaStreamCaptureModeRelaxed));
+    }
+    toy.rig.launch_many(5);
+    std::vector<cudaGraphExec_t> graphs(num_devices);
+    for (size_t i = 0; i < num_devices; ++i) {
+      const CurrentDevice current(toy.group.device(i));
+      cudaGraph_t graph = nullptr;
+      MF_CUDA(cudaStreamEndCapture(toy.group.stream(i), &graph));
+      MF_CUDA(cudaGraphInstantiate(&graphs[i], graph));
+      MF_CUDA(cudaGraphDestroy(graph));
+    }
+    const int num_replays = by_size(50, 2, 1'000);
+    for (int replay = 0; replay < num_replays; ++replay) {
+      for (size_t i = 0; i < num_devices; ++i) {
+        const CurrentDevice current(toy.group.device(i));
+        MF_CUDA(cudaGraphLaunch(graphs[i], toy.group.stream(i)));
+      }
+      if (replay % 3 == 0) toy.rig.launch_many(1);
+    }
+    toy.group.synchronize();
+    toy.rig.expect_right((5 * num_replays + ceil_div(num_replays, 3)) * toy.num_ranks());
+    for (const cudaGraphExec_t graph : graphs) MF_CUDA(cudaGraphExecDestroy(graph));
+  }
+}
+
+TEST(LocalGroup, SeveralGroupsAtOnceEndInAnyOrder) {
+  const std::vector<int32_t> device_of =
+      gpu::num_gpus() >= 2 ? std::vector<int32_t>{0, 1, 0} : std::vector<int32_t>{0, 0, 0};
+  for (const std::vector<int>& order : {std::vector{0, 1, 2}, {2, 1, 0}, {1, 0, 2}}) {
+    std::vector<std::unique_ptr<Toy>> toys;
+    for (uint32_t i = 0; i < 3; ++i) {
+      toys.push_back(std::make_unique<Toy>(device_of, 1000 * i));
+    }
+    for (int step = 0; step < 30; ++step) {
+      for (const auto& toy : toys) toy->rig.launch_many(1);
+    }
+    for (size_t i = 0; i < toys.size(); ++i) {
+      const int chosen = order[i];
+      // The first goes while its launches run.
+      if (i > 0) {
+        toys[chosen]->group.synchronize();
+        toys[chosen]->rig.expect_right(30 * 3);
+      }
+      toys[chosen].reset();
+    }
+  }
+}
+
+TEST(LocalGroup, KeepsTheCurrentDevice) {
+  MF_NEEDS_GPUS(2);
+  const auto device = [] {
+    int ordinal = -1;
+    MF_CUDA(cudaGetDevice(&ordinal));
+    return ordinal;
+  };
+  MF_CUDA(cudaSetDevice(1));
+  {
+    LocalGroup group({.device_of = {0, 0}}, Layout());
+    EXPECT_EQ(device(), 1);
+    group.launch([&](const DeviceContext&, cudaStream_t) { EXPECT_EQ(device(), 0); });
+    EXPECT_EQ(device(), 1);
+    group.synchronize();
+    group.recover();
+    EXPECT_EQ(device(), 1);
+  }
+  EXPECT_EQ(device(), 1);
+  MF_CUDA(cudaSetDevice(0));
+}
+
+TEST(LocalGroup, RefusesBadConfigurations) {
+  const auto error = [](const LocalConfig& config) {
+    return test::error_of([&] { LocalGroup(config, Layout()); });
+  };
+  EXPECT_EQ(error({.device_of = {0, 99}}).second, "device_of[1]: 99 is outside [0, " +
+                                                      std::to_string(gpu::num_gpus()) +
+                                                      "), the CUDA devices of this process");
+  EXPECT_EQ(error({.device_of = {}}).second,
+            "num_ranks: 0 is outside [1, 128], the ranks of a group of devices");
+  EXPECT_EQ(error({.device_of = std::vector<int32_t>(129, 0)}).second,
+            "num_ranks: 129 is outside [1, 128], the ranks of a group of devices");
+  EXPECT_EQ(error({.device_of = {0}, .payload_words = -1}).second, "payload_words: -1 is negative");
+}
+
+TEST(LocalGroup, MoreCtasThanFitAreRefused) {
+  Toy toy({0, 0}, 0, 10'000);
+  const auto [code, text] = test::error_of([&] { toy.rig.launch(); });
+  EXPECT_EQ(code, ErrorCode::kInternal);
+  EXPECT_NE(text.find("cudaErrorCooperativeLaunchTooLarge"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace megaflux
