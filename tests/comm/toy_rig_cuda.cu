@@ -120,8 +120,9 @@ __global__ void __launch_bounds__(256, 1)
 
 }  // namespace
 
-ToyRig::ToyRig(const DeviceGroup& group, const ToyFields& fields, int32_t ctas_per_rank)
-    : group_(group), fields_(fields), ctas_per_rank_(ctas_per_rank) {
+ToyRig::ToyRig(const DeviceGroup& group, const ToyFields& fields, int32_t ctas_per_rank,
+               size_t shared_bytes)
+    : group_(group), fields_(fields), ctas_per_rank_(ctas_per_rank), shared_bytes_(shared_bytes) {
   for (size_t i = 0; i < group.num_devices(); ++i) {
     reports_.emplace_back(1, group.device(i));
     const CurrentDevice current(group.device(i));
@@ -137,8 +138,7 @@ void ToyRig::launch(ToyParams params, std::span<const cudaStream_t> streams) {
   group_.launch(
       [&](const DeviceContext& context, cudaStream_t stream) {
         params.report = reports_[device_idx++].data();
-        launch_ranks(toy_kernel, {.ctas_per_rank = ctas_per_rank_, .num_threads = 128}, stream,
-                     context, params);
+        launch_ranks(toy_kernel, {ctas_per_rank_, 128, shared_bytes_}, stream, context, params);
       },
       streams);
 }

@@ -53,7 +53,8 @@ struct ToyParams {
 // A group, its toy fields with poisoned contents, and a report a device.
 class ToyRig {
  public:
-  ToyRig(const DeviceGroup& group, const ToyFields& fields, int32_t ctas_per_rank = 2);
+  ToyRig(const DeviceGroup& group, const ToyFields& fields, int32_t ctas_per_rank = 2,
+         size_t shared_bytes = 0);
 
   void launch(ToyParams params = {}, std::span<const cudaStream_t> streams = {});
   // `count` launches, work and heads in turn, without a synchronisation between them.
@@ -69,6 +70,7 @@ class ToyRig {
   const DeviceGroup& group_;
   ToyFields fields_;
   int32_t ctas_per_rank_;
+  size_t shared_bytes_;                               // a CTA, to leave no room for others
   std::vector<gpu::DeviceArray<ToyReport>> reports_;  // [devices]
 };
 

@@ -16,8 +16,9 @@ const DeviceGroupConfig& checked(const DeviceGroupConfig& config) {
   return config;
 }
 
-LaunchFields add_launch_fields(Layout& layout) {
-  return {.ctas_done = layout.add_counters("launch.ctas_done", 1),
+LaunchFields add_launch_fields(Layout& layout, int32_t num_ranks) {
+  return {.flags = layout.add<EntryFlag>("launch.flags", 2 * static_cast<size_t>(num_ranks)),
+          .ctas_done = layout.add_counters("launch.ctas_done", 1),
           .outcome = layout.add<uint32_t>("launch.outcome", 1)};
 }
 

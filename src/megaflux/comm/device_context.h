@@ -17,6 +17,8 @@ namespace megaflux {
 
 // What a group of devices can hold; more is an error that names the limit.
 inline constexpr int32_t kMaxDeviceRanks = 128;  // P
+inline constexpr int32_t kFirstBases = 8;
+inline constexpr int32_t kMaxDeviceCounters = 16;  // counter fields of a layout, ours included
 
 // What every group of devices is made with.
 struct DeviceGroupConfig {
@@ -36,12 +38,22 @@ struct alignas(16) LocalRank {
 };
 static_assert(sizeof(LocalRank) == 16);
 
+// The flag of a device's entry, written and read in one piece: who sees the epoch knows without
+// another look at memory whether the peer takes part with the same words.
+struct alignas(16) EntryFlag {
+  uint32_t epoch = 0;
+  uint32_t refusal_code = 0;
+  uint64_t digest = 0;  // of the EntryWords
+};
+static_assert(sizeof(EntryFlag) == 16);
+
 // Words of the device side in every rank's heap, beside ProtocolFields.
 struct LaunchFields {
+  Field<EntryFlag> flags;   // [2, P] in the place of entry_epochs
   CounterField ctas_done;   // [1] CTAs of this rank that have ended their part of the launch
   Field<uint32_t> outcome;  // [1] EntryOutcome of the launch, for the CTAs that did not enter
 };
-LaunchFields add_launch_fields(Layout& layout);
+LaunchFields add_launch_fields(Layout& layout, int32_t num_ranks);
 
 // How a launch failed on one rank, in pinned host memory: written by the rank's last CTA, read by
 // the host at the next call. The records are whole once their word is not 0.
@@ -54,12 +66,13 @@ struct alignas(64) DeviceStatus {
 };
 
 struct DeviceContext {
-  HeapView heap;                           // the table lies in this device's memory
-  LocalRank* local = nullptr;              // [num_local], device memory
-  DeviceStatus* status = nullptr;          // [num_local], pinned host memory
-  const CounterField* counters = nullptr;  // [num_counters], device memory
-  int32_t num_local = 0;                   // ranks on this device
+  HeapView heap;                        // the table lies in this device's memory
+  std::byte* first_bases[kFirstBases];  // its start by value: no trip to memory in small groups
+  LocalRank* local = nullptr;           // [num_local], device memory
+  DeviceStatus* status = nullptr;       // [num_local], pinned host memory
+  int32_t num_local = 0;                // ranks on this device
   int32_t num_counters = 0;
+  CounterField counters[kMaxDeviceCounters];  // by value: behind an entry wait a trip would count
   ProtocolFields protocol;
   LaunchFields launch;
   uint64_t deadline_ns = 0;  // of every wait; scaled already

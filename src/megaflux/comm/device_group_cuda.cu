@@ -33,7 +33,8 @@ DeviceGroup::~DeviceGroup() {
   }
 }
 
-DeviceRanks& DeviceGroup::add_device(int32_t device, std::vector<int32_t> ranks) {
+DeviceRanks& DeviceGroup::add_device(int32_t device, std::vector<int32_t> ranks,
+                                     std::shared_ptr<std::byte> heaps) {
   const CurrentDevice current(device);
   cudaStream_t stream = nullptr;
   MF_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -41,7 +42,8 @@ DeviceRanks& DeviceGroup::add_device(int32_t device, std::vector<int32_t> ranks)
   DeviceStatus* const statuses = statuses_.get() + num_added_;
   num_added_ += static_cast<int32_t>(ranks.size());
   MF_INVARIANT(num_added_ <= num_local_, num_added_, " ranks on ", num_local_, " places");
-  devices_.emplace_back(device, std::move(ranks), layout_, statuses, config_.waits);
+  devices_.emplace_back(device, std::move(ranks), layout_, statuses, config_.waits,
+                        std::move(heaps));
   devices_.back().reset(config_.start_epoch);
   return devices_.back();
 }

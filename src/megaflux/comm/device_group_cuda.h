@@ -77,7 +77,10 @@ class DeviceGroup {
   DeviceGroup(const DeviceGroupConfig& config, int32_t num_local, Layout layout);
 
   // Heaps, tables and a stream for ranks of this process; they come in ascending order of device.
-  DeviceRanks& add_device(int32_t device, std::vector<int32_t> ranks);
+  // `heaps` as in DeviceRanks.
+  DeviceRanks& add_device(int32_t device, std::vector<int32_t> ranks,
+                          std::shared_ptr<std::byte> heaps = nullptr);
+  const DeviceLayout& device_layout() const { return layout_; }
   std::span<DeviceRanks> devices() { return devices_; }
   // Waits until nothing runs on the devices of this process; the furthest epoch of its ranks.
   uint32_t stop();

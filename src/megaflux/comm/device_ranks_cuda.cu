@@ -15,14 +15,12 @@ constexpr size_t kHeapAlignment = 4096;
 
 // Places of the tables in one allocation.
 struct TableLayout {
-  TableLayout(size_t num_local, size_t num_counters, size_t num_ranks) {
+  TableLayout(size_t num_local, size_t num_ranks) {
     local = tables.add<LocalRank>("local", num_local);
-    counters = tables.add<CounterField>("counters", num_counters);
     bases = tables.add<std::byte*>("bases", num_ranks);
   }
   Layout tables;
   Field<LocalRank> local;
-  Field<CounterField> counters;
   Field<std::byte*> bases;
 };
 
@@ -44,16 +42,25 @@ DeviceLayout::DeviceLayout(Layout caller_layout, int32_t ranks, int32_t payload_
     : num_ranks(ranks),
       layout(std::move(caller_layout)),
       protocol(add_protocol_fields(layout, ranks, round_up(payload_words, kVectorWords))),
-      launch(add_launch_fields(layout)) {}
+      launch(add_launch_fields(layout, ranks)) {
+  MF_CHECK(layout.counters().size() <= kMaxDeviceCounters, "layout: ", layout.counters().size(),
+           " counter fields with those of the protocol; devices hold up to ", kMaxDeviceCounters);
+}
+
+size_t DeviceLayout::heap_bytes() const {
+  return round_up(layout.total_bytes(), kHeapAlignment);
+}
 
 DeviceRanks::DeviceRanks(int32_t device, std::vector<int32_t> ranks, const DeviceLayout& layout,
-                         DeviceStatus* statuses, const WaitConfig& waits)
+                         DeviceStatus* statuses, const WaitConfig& waits,
+                         std::shared_ptr<std::byte> heaps)
     : device_(device),
       ranks_(std::move(ranks)),
       layout_(&layout),
-      heap_bytes_(round_up(layout.layout.total_bytes(), kHeapAlignment)) {
+      heap_bytes_(layout.heap_bytes()),
+      heaps_(std::move(heaps)) {
   const CurrentDevice current(device_);
-  heaps_.reset(allocate(ranks_.size() * heap_bytes_));
+  if (heaps_ == nullptr) heaps_.reset(allocate(ranks_.size() * heap_bytes_), FreeDevice());
   MF_CUDA(cudaMemset(heaps_.get(), 0, ranks_.size() * heap_bytes_));
   context_.status = statuses;
   make_context(waits);
@@ -61,16 +68,15 @@ DeviceRanks::DeviceRanks(int32_t device, std::vector<int32_t> ranks, const Devic
 
 void DeviceRanks::make_context(const WaitConfig& waits) {
   const std::span<const CounterField> counters = layout_->layout.counters();
-  const TableLayout place(ranks_.size(), counters.size(), layout_->num_ranks);
+  const TableLayout place(ranks_.size(), layout_->num_ranks);
   tables_.reset(allocate(place.tables.total_bytes()));
   const auto at = [&](auto field) { return tables_.get() + field.offset; };
-  copy_to_device(at(place.counters), counters);
   const double scaled_ns = static_cast<double>(waits.deadline.count()) * 1e6 * waits.deadline_scale;
   context_.heap = {reinterpret_cast<std::byte* const*>(at(place.bases)), layout_->num_ranks};
   context_.local = reinterpret_cast<LocalRank*>(at(place.local));
-  context_.counters = reinterpret_cast<const CounterField*>(at(place.counters));
   context_.num_local = static_cast<int32_t>(ranks_.size());
   context_.num_counters = static_cast<int32_t>(counters.size());
+  std::copy(counters.begin(), counters.end(), context_.counters);
   context_.protocol = layout_->protocol;
   context_.launch = layout_->launch;
   context_.deadline_ns = static_cast<uint64_t>(scaled_ns);
@@ -82,8 +88,10 @@ std::byte* DeviceRanks::base(size_t local_idx) const {
 
 void DeviceRanks::connect(std::span<std::byte* const> bases) {
   const CurrentDevice current(device_);
-  const TableLayout place(ranks_.size(), layout_->layout.counters().size(), bases.size());
+  const TableLayout place(ranks_.size(), bases.size());
   copy_to_device(tables_.get() + place.bases.offset, bases);
+  const auto first = bases.first(std::min<size_t>(bases.size(), kFirstBases));
+  std::copy(first.begin(), first.end(), context_.first_bases);
 }
 
 uint32_t DeviceRanks::furthest_epoch() const {
@@ -120,6 +128,9 @@ void DeviceRanks::reset_heap(std::byte* heap, uint32_t epoch) const {
       MF_CUDA(cudaMemset(heap + field.offset, 0, field.bytes()));
     }
   }
+  const Field<EntryFlag> flags = layout_->launch.flags;
+  const std::vector<EntryFlag> none(flags.count, {.epoch = epoch});
+  copy_to_device(heap + flags.offset, std::span<const EntryFlag>(none));
   const ProtocolFields& protocol = layout_->protocol;
   MF_CUDA(cudaMemset(heap + protocol.abort.offset, 0, sizeof(uint32_t)));
   MF_CUDA(cudaMemset(heap + protocol.failures.offset, 0, kMaxRoles * sizeof(FailureRecord)));

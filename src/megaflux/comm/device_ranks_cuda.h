@@ -20,6 +20,9 @@ struct DeviceLayout {
   // `payload_words` is rounded up to whole vectors of four.
   DeviceLayout(Layout caller_layout, int32_t num_ranks, int32_t payload_words);
 
+  // Of one rank, whole pages.
+  size_t heap_bytes() const;
+
   int32_t num_ranks;
   Layout layout;
   ProtocolFields protocol;
@@ -28,11 +31,11 @@ struct DeviceLayout {
 
 class DeviceRanks {
  public:
-  // Allocates the heaps of `ranks` on `device`, zeroed; reset() makes them ready for launches.
-  // `layout` and `statuses`, one a rank and in pinned memory, outlive it. Throws kInternal with
-  // CUDA's words if memory runs out.
+  // The heaps of `ranks` on `device`, zeroed: `heaps`, or an allocation of its own. reset() makes
+  // them ready for launches. `layout` and `statuses`, one a rank and in pinned memory, outlive it.
+  // Throws kInternal with CUDA's words if memory runs out.
   DeviceRanks(int32_t device, std::vector<int32_t> ranks, const DeviceLayout& layout,
-              DeviceStatus* statuses, const WaitConfig& waits);
+              DeviceStatus* statuses, const WaitConfig& waits, std::shared_ptr<std::byte> heaps);
   DeviceRanks(DeviceRanks&&) = default;
 
   int32_t device() const { return device_; }
@@ -61,8 +64,8 @@ class DeviceRanks {
   std::vector<int32_t> ranks_;
   const DeviceLayout* layout_ = nullptr;
   size_t heap_bytes_ = 0;
-  std::unique_ptr<std::byte, FreeDevice> heaps_;   // [ranks, heap_bytes]
-  std::unique_ptr<std::byte, FreeDevice> tables_;  // local ranks, counters, base pointers
+  std::shared_ptr<std::byte> heaps_;               // [ranks, heap_bytes]
+  std::unique_ptr<std::byte, FreeDevice> tables_;  // local ranks, base pointers
   DeviceContext context_;
 };
 

@@ -28,55 +28,74 @@ __device__ __forceinline__ size_t entry_index(const DeviceRank& self, int32_t pe
   return static_cast<size_t>(self.epoch & 1u) * self.num_ranks() + peer;
 }
 
-// One warp: words, payload, then the flag, to one peer.
-__device__ __forceinline__ void post_to(const DeviceRank& self, int32_t peer,
-                                        const EntryWords& words, uint32_t refusal_code,
-                                        const uint32_t* payload, int32_t num_words) {
-  const DeviceContext& group = self.group;
-  const uint32_t lane = threadIdx.x % kLanes;
+__device__ __forceinline__ uint64_t digest_of(const EntryWords& words) {
+  const uint64_t start =
+      (uint64_t{static_cast<uint32_t>(words.layer)} << 32) | static_cast<uint32_t>(words.op);
+  return mix64(words.plan_hash ^ mix64(words.config_hash ^ mix64(start)));
+}
+
+// In the heap of any rank; for those of the first ranks without a look into the table.
+__device__ __forceinline__ std::byte* base_of(const DeviceContext& group, int32_t rank) {
+  return rank < kFirstBases ? group.first_bases[rank] : group.heap.base(rank);
+}
+
+// What a rank posts to each of its peers.
+struct Posted {
+  const EntryWords& words;
+  uint64_t digest;
+  uint32_t refusal_code;
+  const uint32_t* payload;
+  int32_t num_words;
+};
+
+// One warp: words, payload, then the flag, to the peer whose heap begins at `base`.
+__device__ __forceinline__ void post_to(const DeviceRank& self, std::byte* base,
+                                        const Posted& posted) {
+  const ProtocolFields& protocol = self.group.protocol;
+  const auto lane = static_cast<int32_t>(threadIdx.x % kLanes);
   const size_t mine = entry_index(self, self.rank);
-  std::byte* const base = group.heap.base(peer);
   if (lane == 0) {
-    EntrySlot* const slot = at_base(base, group.protocol.entries) + mine;
-    auto* const vectors = reinterpret_cast<uint4*>(slot);
+    const EntryWords& words = posted.words;
+    auto* const vectors = reinterpret_cast<uint4*>(at_base(base, protocol.entries) + mine);
     vectors[0] = {static_cast<uint32_t>(words.op), static_cast<uint32_t>(words.layer),
                   static_cast<uint32_t>(words.plan_hash),
                   static_cast<uint32_t>(words.plan_hash >> 32)};
     vectors[1] = {static_cast<uint32_t>(words.config_hash),
-                  static_cast<uint32_t>(words.config_hash >> 32), refusal_code, 0};
+                  static_cast<uint32_t>(words.config_hash >> 32), posted.refusal_code, 0};
   }
-  auto* const target = reinterpret_cast<uint4*>(at_base(base, group.protocol.payload) +
-                                                mine * group.protocol.payload_words);
-  for (int32_t i = lane; i < ceil_div(num_words, 4); i += kLanes) {
-    const auto word = [&](int32_t k) { return 4 * i + k < num_words ? payload[4 * i + k] : 0u; };
-    target[i] = {word(0), word(1), word(2), word(3)};
+  uint32_t* const target = at_base(base, protocol.payload) + mine * protocol.payload_words;
+  const int32_t num_vectors = posted.num_words / 4;
+  for (int32_t i = lane; i < num_vectors; i += kLanes) {
+    const uint32_t* const words = posted.payload + 4 * i;
+    reinterpret_cast<uint4*>(target)[i] = {words[0], words[1], words[2], words[3]};
+  }
+  for (int32_t i = 4 * num_vectors + lane; i < posted.num_words; i += kLanes) {
+    target[i] = posted.payload[i];
   }
   __syncwarp();
   if (lane == 0) {
-    uint32_t* const epochs = at_base(base, group.protocol.entry_epochs);
-    post_signal<kPeerScope>(self, epochs + mine, self.epoch);
+    post_flag(self, at_base(base, self.group.launch.flags) + mine,
+              {self.epoch, posted.refusal_code, posted.digest});
   }
 }
 
-// Thread `peer`: waits for one peer's entry. False: the group has aborted.
-__device__ __forceinline__ bool await_entry(const DeviceRank& self, int32_t peer) {
-  uint32_t* const epochs = self.own(self.group.protocol.entry_epochs);
-  const Awaited awaited = {.tag = WaitTag::kEntry,
-                           .word = epochs + entry_index(self, peer),
-                           .expected = self.epoch,
-                           .peer = peer};
-  uint32_t seen = 0;
-  if (!wait_for<kPeerScope>(self, awaited, seen)) return false;
-  if (seen == self.epoch) return true;
-  raise_abort(self, FailureKind::kOutOfStep, awaited, seen);
+// Thread `peer`: waits for one peer's entry and says whether it takes part with words of this
+// digest. False: the group has aborted.
+__device__ __forceinline__ bool await_entry(const DeviceRank& self, int32_t peer, uint64_t digest,
+                                            bool& is_agreed) {
+  const EntryFlag* const place = self.own(self.group.launch.flags) + entry_index(self, peer);
+  const Awaited awaited = {
+      .tag = WaitTag::kEntry, .word = nullptr, .expected = self.epoch, .peer = peer};
+  EntryFlag flag;
+  const bool has_come = wait_until(self, awaited, [&] {
+    flag = load_flag(place);
+    return flag.epoch;
+  });
+  if (!has_come) return false;
+  is_agreed = flag.refusal_code == 0 && flag.digest == digest;
+  if (flag.epoch == self.epoch) return true;
+  raise_abort(self, FailureKind::kOutOfStep, awaited, flag.epoch);
   return false;
-}
-
-// Whether a peer takes part with the words of this rank, which all share if this holds for all.
-__device__ __forceinline__ bool agrees(const EntrySlot& slot, const EntryWords& words) {
-  return slot.words.op == words.op && slot.words.layer == words.layer &&
-         slot.words.plan_hash == words.plan_hash && slot.words.config_hash == words.config_hash &&
-         slot.refusal_code == 0;
 }
 
 // One thread: the verdict goes to the host, unless one that it has not read yet is there already.
@@ -99,11 +118,10 @@ __device__ __forceinline__ void tell_failure(const DeviceRank& self) {
   cuda::atomic_ref<uint32_t, kPeerScope>(status.failed).store(value, cuda::memory_order_release);
 }
 
-// Threads of the CTA: the counters of the bank that the next launch uses; `first` is the first of
-// them.
-__device__ __forceinline__ void clear_next_bank(const DeviceRank& self, const CounterField& first) {
+// Threads of the CTA: the counters of the bank that the next launch uses.
+__device__ __forceinline__ void clear_next_bank(const DeviceRank& self) {
   for (int32_t i = 0; i < self.group.num_counters; ++i) {
-    const CounterField field = i == 0 ? first : self.group.counters[i];
+    const CounterField& field = self.group.counters[i];
     uint32_t* const words = self.own(field, self.epoch + 1);
     for (size_t k = threadIdx.x; k < field.count; k += blockDim.x) words[k] = 0;
   }
@@ -140,13 +158,15 @@ __device__ __forceinline__ DeviceRank rejoin_launch(const DeviceContext& group) 
 __device__ __forceinline__ void post_entry(const DeviceRank& self, const EntryWords& words,
                                            const uint32_t* payload = nullptr, int32_t num_words = 0,
                                            uint32_t refusal_code = 0) {
-  __syncthreads();
   const auto warp = static_cast<int32_t>(threadIdx.x / device_protocol::kLanes);
   const auto num_warps = static_cast<int32_t>(blockDim.x / device_protocol::kLanes);
+  // Each rank starts with its right neighbour, so that they do not queue for the same memory.
+  const uint64_t digest = device_protocol::digest_of(words);
+  __syncthreads();
   for (int32_t step = warp; step < self.num_ranks(); step += num_warps) {
-    // Each rank starts with its right neighbour, so that they do not queue for the same memory.
     const int32_t peer = (self.rank + 1 + step) % self.num_ranks();
-    device_protocol::post_to(self, peer, words, refusal_code, payload, num_words);
+    device_protocol::post_to(self, device_protocol::base_of(self.group, peer),
+                             {words, digest, refusal_code, payload, num_words});
   }
 }
 
@@ -159,18 +179,17 @@ __device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self,
   const EntrySlot* const slots =
       self.own(group.protocol.entries) + device_protocol::entry_index(self, 0);
   const auto num_threads = static_cast<int32_t>(blockDim.x);
-  // Read before the wait: most layouts of a head have no other, and behind it the trip would count.
-  const CounterField counter = group.num_counters > 0 ? group.counters[0] : CounterField();
+  const uint64_t digest = device_protocol::digest_of(words);
   // An aborted group enters nothing, even if all entries are there. The last thread looks: in most
   // launches it has no peer to wait for.
   bool is_sound = true;
   if (threadIdx.x == blockDim.x - 1) is_sound = !is_aborted(self);
   bool is_agreed = true;
   for (int32_t peer = threadIdx.x; peer < self.num_ranks(); peer += num_threads) {
-    is_sound = is_sound && device_protocol::await_entry(self, peer);
+    bool agrees = true;
+    is_sound = is_sound && device_protocol::await_entry(self, peer, digest, agrees);
     if (!is_sound) break;
-    // Not against this rank's own slot: another warp posts it, maybe later than this.
-    is_agreed = is_agreed && device_protocol::agrees(slots[peer], words);
+    is_agreed = is_agreed && agrees;
   }
   EntryOutcome outcome = EntryOutcome::kEntered;
   if (__syncthreads_or(!is_sound || !is_agreed)) {
@@ -179,7 +198,7 @@ __device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self,
       device_protocol::tell_verdict(self, slots);
     }
   }
-  device_protocol::clear_next_bank(self, counter);
+  device_protocol::clear_next_bank(self);
   if (self.num_ctas > 1) {
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -228,8 +247,8 @@ __device__ __forceinline__ void post_pulled(const DeviceRank& self) {
   for (int32_t step = threadIdx.x % device_protocol::kLanes; step < self.num_ranks();
        step += device_protocol::kLanes) {
     const int32_t peer = (self.rank + 1 + step) % self.num_ranks();
-    uint32_t* const pulled = group.heap.at(peer, group.protocol.pulled);
-    post_signal<kPeerScope>(self, pulled + self.rank, self.epoch);
+    std::byte* const base = device_protocol::base_of(group, peer);
+    post_signal<kPeerScope>(self, at_base(base, group.protocol.pulled) + self.rank, self.epoch);
   }
 }
 

@@ -64,6 +64,28 @@ __device__ __forceinline__ void post_signal(const DeviceRank& self, uint32_t* wo
   cuda::atomic_ref<uint32_t, kScope>(*word).store(value, cuda::memory_order_release);
 }
 
+// The flag of an entry in one piece, with acquire and with release order. One that is torn would
+// pass the digest of one launch off as another's.
+__device__ __forceinline__ EntryFlag load_flag(const EntryFlag* flag) {
+  uint64_t low = 0, high = 0;
+  asm volatile(
+      "{ .reg .b128 flag; ld.acquire.sys.global.b128 flag, [%2]; mov.b128 {%0, %1}, flag; }"
+      : "=l"(low), "=l"(high)
+      : "l"(__cvta_generic_to_global(flag))
+      : "memory");
+  return {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), high};
+}
+__device__ __forceinline__ void post_flag(const DeviceRank& self, EntryFlag* flag,
+                                          const EntryFlag& value) {
+  fuzz_delay(self);
+  const uint64_t low = (uint64_t{value.refusal_code} << 32) | value.epoch;
+  asm volatile(
+      "{ .reg .b128 flag; mov.b128 flag, {%1, %2}; st.release.sys.global.b128 [%0], flag; }" ::"l"(
+          __cvta_generic_to_global(flag)),
+      "l"(low), "l"(value.digest)
+      : "memory");
+}
+
 // Acquire + release; returns the value before. Who completes a count has seen the others' work.
 template <cuda::thread_scope kScope>
 __device__ __forceinline__ uint32_t add_signal(const DeviceRank& self, uint32_t* word,

@@ -1,0 +1,84 @@
+// NcclGroup: the `nccl` fabric. P ranks, one process a GPU, on one machine. NCCL carries what
+// processes must tell each other at creation, in map_allocation and in recover; kernels reach
+// peers' memory directly and NCCL has no part in a launch. Any number of groups may live in a
+// process and end in any order, on different ranks too.
+//
+//   NcclGroup group({.rank = rank, .num_ranks = 8, .device = device, .unique_id = id}, layout);
+//   group.launch(...); group.synchronize();     // as with LocalGroup
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "megaflux/comm/device_group_cuda.h"
+#include "megaflux/comm/fd_exchange.h"
+#include "megaflux/comm/nccl_library.h"
+
+namespace megaflux {
+
+struct NcclConfig {
+  int32_t rank = 0;
+  int32_t num_ranks = 1;      // P, 1 ... 128
+  int32_t device = 0;         // CUDA ordinal in this process
+  NcclUniqueId unique_id;     // the same on all ranks; unused with `comm`
+  NcclComm* comm = nullptr;   // a communicator of the caller's, who keeps it; its ranks are ours
+  std::string library_path;   // of NCCL, if the process has none loaded
+  uint64_t config_hash = 0;   // must be equal on all ranks
+  int32_t payload_words = 0;  // as LocalConfig
+  uint32_t start_epoch = 0;
+  WaitConfig waits = {};
+};
+
+class NcclGroup final : public DeviceGroup {
+ public:
+  // Collective. Throws kBadInput naming the field, the value and the limit; kUnsupported for an
+  // NCCL that does not fit, ranks that share a GPU or that are on several machines; kDisagree,
+  // alike on all ranks, if layouts or configurations differ; kTimeout if a rank does not come.
+  NcclGroup(const NcclConfig& config, Layout layout);
+  ~NcclGroup() override;
+
+  const NcclLibrary& library() const { return nccl_; }
+
+  // Collective: where every rank's `memory` is reachable from here, [P]; this rank's own is as it
+  // is. Each allocation is mapped once, however many pointers into it are asked for, and stays
+  // mapped as long as the group. `memory` is device memory of any origin, `bytes` long, inside one
+  // allocation. A rank without memory gives null and 0, and is null for the others. The allocation
+  // outlives the mapping: it is freed after all ranks have ended their groups.
+  std::vector<std::byte*> map_allocation(void* memory, size_t bytes);
+
+  void recover() override;
+
+ private:
+  struct Introduction;
+  struct MapRequest;
+
+  // What every rank gave, [P]; also a barrier. Throws kTimeout naming `purpose`.
+  template <typename T>
+  std::vector<T> gather(const T& mine, const char* purpose);
+  void gather_bytes(const void* mine, void* all, size_t bytes, const char* purpose);
+  // Tells the others who this rank is, checks that all fit together, and maps their heaps.
+  void introduce();
+  void check_introductions(const std::vector<Introduction>& all) const;
+  // A descriptor for `memory` to every peer, and theirs, [P], of the ranks that have one.
+  std::vector<UniqueFd> exchange_fds(const std::vector<bool>& has_fd, const std::byte* memory);
+  MapRequest request_for(void* memory, size_t bytes) const;
+  void release_comm();
+
+  NcclConfig config_;
+  NcclLibrary nccl_;
+  FdExchange descriptors_;
+  std::shared_ptr<std::byte> heap_;
+  std::vector<std::shared_ptr<std::byte>> peer_heaps_;  // [P], own is null
+  std::shared_ptr<std::byte> scratch_;                  // what gather sends and receives
+  NcclComm* comm_ = nullptr;
+  std::vector<std::string> sockets_;  // [P]
+  // Peers' allocations by rank and id.
+  std::map<std::pair<int32_t, uint64_t>, std::shared_ptr<std::byte>> mapped_;
+  uint32_t num_exchanges_ = 0;  // a tag: no descriptor is taken for one of another exchange
+};
+
+}  // namespace megaflux
