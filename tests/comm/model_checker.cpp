@@ -21,6 +21,7 @@ struct Memory {
   std::array<uint8_t, kMaxRanks> pulled;
   std::array<uint8_t, 2> counter;
   uint8_t entered, joined, comm_done;
+  uint8_t meetings;
 };
 
 struct State {
@@ -30,7 +31,8 @@ struct State {
     return std::memcmp(&a, &b, sizeof(State)) == 0;
   }
 };
-static_assert(sizeof(Memory) == 1 + 12 + 3 + 2 + 3 && alignof(State) == 1, "no padding to compare");
+static_assert(sizeof(Memory) == 1 + 12 + 3 + 2 + 3 + 1 && alignof(State) == 1,
+              "no padding to compare");
 
 struct StateHash {
   size_t operator()(const State& state) const {
@@ -69,6 +71,8 @@ class Model {
   const char* apply(State& state, int rank, const Step& step) const;
   void post(State& state, int rank, const Step& step) const;
   const char* clear(State& state, int rank, const Step& step) const;
+  const char* restart(State& state, int rank, const Step& step) const;
+  void set_epochs(Memory& memory, int launch) const;
   bool has_added(const State& state, int rank, int peer, int launch, bool wants_all) const;
   bool has_ended(const State& state) const;
 
@@ -78,13 +82,15 @@ class Model {
 
 State Model::initial() const {
   State state = {};
-  for (Memory& memory : state.memory) {
-    const uint8_t none = epoch_of(0);
-    memory.entered = memory.joined = memory.comm_done = none;
-    memory.pulled.fill(none);
-    for (auto& bank : memory.entry_epoch) bank.fill(none);
-  }
+  for (Memory& memory : state.memory) set_epochs(memory, 0);
   return state;
+}
+
+void Model::set_epochs(Memory& memory, int launch) const {
+  const uint8_t epoch = epoch_of(launch);
+  memory.entered = memory.joined = memory.comm_done = epoch;
+  memory.pulled.fill(epoch);
+  for (auto& bank : memory.entry_epoch) bank.fill(epoch);
 }
 
 bool Model::can_move(const State& state, int rank, const Step& step) const {
@@ -101,6 +107,8 @@ bool Model::can_move(const State& state, int rank, const Step& step) const {
       return is_reached(own.comm_done, epoch);
     case Op::kWaitPulled:
       return is_reached(own.pulled[step.peer], epoch);
+    case Op::kMeet:
+      return state.memory[step.peer].meetings >= own.meetings;
     case Op::kWaitCount: {
       int num_adders = 0;
       for (int peer = 0; peer < config_.num_ranks; ++peer) {
@@ -143,6 +151,13 @@ const char* Model::clear(State& state, int rank, const Step& step) const {
   return nullptr;
 }
 
+const char* Model::restart(State& state, int rank, const Step& step) const {
+  const char* const violation = clear(state, rank, step);
+  state.memory[rank].counter.fill(0);
+  set_epochs(state.memory[rank], step.launch);
+  return violation;
+}
+
 void Model::post(State& state, int rank, const Step& step) const {
   const uint8_t epoch = epoch_of(step.launch);
   Memory& own = state.memory[rank];
@@ -166,6 +181,9 @@ void Model::post(State& state, int rank, const Step& step) const {
     case Op::kPostCommDone:
       own.comm_done = epoch;
       break;
+    case Op::kArrive:
+      ++own.meetings;
+      break;
     case Op::kWriteData:
       own.data = static_cast<uint8_t>(step.launch);
       break;
@@ -187,6 +205,8 @@ const char* Model::apply(State& state, int rank, const Step& step) const {
   switch (step.op) {
     case Op::kClear:
       return clear(state, rank, step);
+    case Op::kRestart:
+      return restart(state, rank, step);
     case Op::kReadEntries:
       for (int peer = 0; peer < config_.num_ranks; ++peer) {
         if (peer == rank) continue;

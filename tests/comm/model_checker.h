@@ -21,6 +21,7 @@ enum class LaunchKind : uint8_t {
   kWork,     // pulls, counter adds, exit
   kHead,     // entry alone, with a payload
   kRefused,  // entry alone: a rank refused, all threw
+  kRecover,  // recover() of ranks in processes of their own, one role each, in a launch's place
 };
 
 enum class Mutation : uint8_t {
@@ -42,6 +43,8 @@ enum class Mutation : uint8_t {
   kExitIgnoresComm,         // pulled is posted while the comm role still pulls
   kCommIgnoresEntry,        // the comm role pulls before the entry has passed
   kEntryIgnoresComm,        // the next entry is posted before the comm role has read this one's
+  kRestartWhilePeersRun,    // recover() resets its words before every peer has stopped
+  kLaunchWhilePeersReset,   // recover() ends before every peer has reset its words
   kCount,
 };
 std::string_view mutation_name(Mutation mutation);

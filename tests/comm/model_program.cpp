@@ -7,10 +7,11 @@ namespace megaflux::test {
 namespace {
 
 constexpr const char* kOpNames[] = {
-    "write data",     "reset flags", "post payload", "post flag",    "wait entry",
-    "read entries",   "clear",       "post entered", "wait entered", "post joined",
-    "wait joined",    "pull",        "add",          "wait count",   "post comm_done",
-    "wait comm_done", "post pulled", "wait pulled",  "add unawaited"};
+    "write data",     "reset flags", "post payload", "post flag",     "wait entry",
+    "read entries",   "clear",       "post entered", "wait entered",  "post joined",
+    "wait joined",    "pull",        "add",          "wait count",    "post comm_done",
+    "wait comm_done", "post pulled", "wait pulled",  "add unawaited", "arrive",
+    "meet",           "restart"};
 
 class ProgramBuilder {
  public:
@@ -31,6 +32,8 @@ class ProgramBuilder {
   void add_entry();
   void add_moves();
   void add_exit();
+  void add_meeting();
+  void add_recover();
 
   const ModelConfig& config_;
   int rank_;
@@ -81,7 +84,22 @@ void ProgramBuilder::add_exit() {
   if (is(Mutation::kClearAfterWork)) add(Op::kClear);
 }
 
+void ProgramBuilder::add_meeting() {
+  add(Op::kArrive);
+  add_for_peers(Op::kMeet);
+}
+
+void ProgramBuilder::add_recover() {
+  if (!is(Mutation::kRestartWhilePeersRun)) add_meeting();
+  add(Op::kRestart);
+  if (!is(Mutation::kLaunchWhilePeersReset)) add_meeting();
+}
+
 void ProgramBuilder::add_compute() {
+  if (config_.launches[launch_ - 1] == LaunchKind::kRecover) {
+    add_recover();
+    return;
+  }
   const bool is_work = config_.launches[launch_ - 1] == LaunchKind::kWork;
   if (is_work) add(Op::kWriteData);
   if (is(Mutation::kFlagsResetAtLaunch)) add(Op::kResetFlags);
@@ -147,7 +165,9 @@ std::string_view mutation_name(Mutation mutation) {
                                          "idle_rank_skips_pulled",
                                          "exit_ignores_comm",
                                          "comm_ignores_entry",
-                                         "entry_ignores_comm"};
+                                         "entry_ignores_comm",
+                                         "restart_while_peers_run",
+                                         "launch_while_peers_reset"};
   static_assert(std::size(kNames) == static_cast<size_t>(Mutation::kCount));
   return kNames[static_cast<size_t>(mutation)];
 }

@@ -30,6 +30,9 @@ enum class Op : uint8_t {
   kPostPulled,    // to `peer`
   kWaitPulled,    // of `peer`
   kAddUnawaited,  // to the counter of `peer`: nobody waits for it in this launch
+  kArrive,        // at the next meeting of recover()
+  kMeet,          // `peer` has arrived there too
+  kRestart,       // every word as if the launch whose place recover() takes had ended
 };
 
 struct Step {

@@ -11,9 +11,11 @@ namespace {
 constexpr LaunchKind kWork = LaunchKind::kWork;
 constexpr LaunchKind kHead = LaunchKind::kHead;
 constexpr LaunchKind kRefused = LaunchKind::kRefused;
+constexpr LaunchKind kRecover = LaunchKind::kRecover;
 
 // Between them they hold what any rule needs to matter: heads alone and in a row, work back to
-// back, a refused launch between two of the same bank, an idle rank, the wrap, two roles.
+// back, a refused launch between two of the same bank, a recovery, an idle rank, the wrap, two
+// roles.
 std::vector<ModelConfig> cases(Mutation mutation) {
   std::vector<ModelConfig> all;
   for (const int start : {0, 6, 13, 14}) {
@@ -27,6 +29,10 @@ std::vector<ModelConfig> cases(Mutation mutation) {
     }
     all.push_back(
         {.num_ranks = 2, .launches = {kWork, kWork, kWork}, .start_epoch = start, .idle_rank = 1});
+    all.push_back(
+        {.num_ranks = 2, .launches = {kWork, kRecover, kWork, kHead}, .start_epoch = start});
+    all.push_back(
+        {.num_ranks = 2, .launches = {kHead, kRecover, kHead, kWork}, .start_epoch = start});
   }
   all.push_back({.num_ranks = 3, .launches = {kWork, kWork, kWork}, .start_epoch = 14});
   all.push_back({.num_ranks = 3, .launches = {kHead, kHead, kWork}, .start_epoch = 14});
@@ -95,6 +101,12 @@ TEST(ModelChecker, FindsTheViolationThatEachMutationMeans) {
                           .mutation = Mutation::kRefusedLaunchKeepsBank}),
             "a counter reached its target before every peer had added");
   EXPECT_EQ(violation_of({.launches = {kWork, kWork}, .mutation = Mutation::kFlagsResetAtLaunch}),
+            "deadlock");
+  EXPECT_EQ(violation_of({.launches = {kWork, kRecover, kWork},
+                          .mutation = Mutation::kRestartWhilePeersRun}),
+            "a counter is cleared while a peer may still add to it");
+  EXPECT_EQ(violation_of({.launches = {kHead, kRecover, kHead},
+                          .mutation = Mutation::kLaunchWhilePeersReset}),
             "deadlock");
   EXPECT_EQ(violation_of(
                 {.launches = {kWork}, .idle_rank = 1, .mutation = Mutation::kIdleRankSkipsPulled}),

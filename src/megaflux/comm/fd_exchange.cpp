@@ -67,16 +67,16 @@ struct Message {
   msghdr header = {};
 };
 
-void wait_until_ready(int fd, int16_t events, std::chrono::milliseconds deadline) {
-  pollfd waited = {.fd = fd, .events = events, .revents = 0};
+void wait_until_readable(int fd, std::chrono::milliseconds deadline) {
+  pollfd waited = {.fd = fd, .events = POLLIN, .revents = 0};
   int count = 0;
   do {
     count = poll(&waited, 1, static_cast<int>(deadline.count()));
   } while (count < 0 && errno == EINTR);
   if (count < 0) throw_system_error("poll");
   if (count == 0) {
-    throw_error(ErrorCode::kTimeout, "no file descriptor ", events == POLLIN ? "came" : "left",
-                " within ", deadline.count(), " ms: a rank of the group is missing or stuck");
+    throw_error(ErrorCode::kTimeout, "no file descriptor came within ", deadline.count(),
+                " ms: a rank of the group is missing or stuck");
   }
 }
 
@@ -133,7 +133,7 @@ void FdExchange::send(const std::string& to, uint32_t sender, uint32_t tag, int 
 }
 
 FdExchange::Received FdExchange::receive() const {
-  wait_until_ready(socket_.get(), POLLIN, deadline_);
+  wait_until_readable(socket_.get(), deadline_);
   Note note;
   Message message(note);
   if (recvmsg(socket_.get(), &message.header, MSG_CMSG_CLOEXEC) != sizeof(Note)) {
