@@ -14,11 +14,15 @@ namespace megaflux {
 namespace {
 
 using namespace std::chrono_literals;
-using gpu::by_size;
 using test::add_toy_fields;
 using test::kToyPayload;
 using test::ToyFields;
 using test::ToyRig;
+
+// The soak has suites of its own.
+int quick_or_sanitize(int quick, int sanitize) {
+  return gpu::by_size(quick, sanitize, quick);
+}
 
 // Which device hosts which rank: a name and the table.
 struct Place {
@@ -57,10 +61,10 @@ struct Toy {
   ToyRig rig;
 };
 
-TEST(LocalGroup, LaunchesWithoutHostSync) {
+// `count` launches on each place, without a host synchronisation between them.
+void launch_everywhere(int64_t count) {
   for (const Place& place : places()) {
     SCOPED_TRACE(place.name);
-    const int64_t count = by_size(500, 12, 20'000);
     Toy toy(place.device_of);
     toy.rig.launch_many(count);
     toy.group.synchronize();
@@ -68,19 +72,58 @@ TEST(LocalGroup, LaunchesWithoutHostSync) {
   }
 }
 
-TEST(LocalGroup, AHundredThousandLaunchesWithoutHostSync) {
-  const int64_t count = by_size(100'000, 50, 1'000'000);
+// The same on two ranks, on two devices if there are two.
+void launch_two_ranks(int64_t count) {
   Toy toy(gpu::num_gpus() >= 2 ? std::vector<int32_t>{0, 1} : std::vector<int32_t>{0, 0}, 0, 1);
   toy.rig.launch_many(count);
   toy.group.synchronize();
   toy.rig.expect_right(count * 2);
 }
 
+// `count` launches with each of the seeds 1 ... num_seeds, on each place.
+void delay_everywhere(int num_seeds, int64_t count) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    Toy toy(place.device_of, 0xffffffe0u);
+    for (int seed = 1; seed <= num_seeds; ++seed) {
+      toy.group.set_delay_fuzz(seed);
+      toy.rig.launch_many(count);
+    }
+    toy.group.synchronize();
+    toy.rig.expect_right(num_seeds * count * toy.num_ranks());
+  }
+}
+
+TEST(LocalGroup, LaunchesWithoutHostSync) {
+  launch_everywhere(quick_or_sanitize(500, 12));
+}
+
+TEST(LocalGroup, AHundredThousandLaunchesWithoutHostSync) {
+  launch_two_ranks(quick_or_sanitize(100'000, 50));
+}
+
+TEST(LocalGroup, DelaysAtEverySignal) {
+  delay_everywhere(quick_or_sanitize(6, 1), quick_or_sanitize(60, 6));
+}
+
+TEST(LocalGroupSoak, Launches) {
+  launch_everywhere(100'000);
+}
+
+TEST(LocalGroupSoak, TwoMillionLaunchesWithoutHostSync) {
+  launch_two_ranks(2'000'000);
+}
+
+TEST(LocalGroupSoak, DelaysAtEverySignal) {
+  delay_everywhere(100, 200);
+}
+
 TEST(LocalGroup, ManyCtasOfARank) {
   Toy toy({0, 0, 0, 0}, 0xfffffffeu, 33);
-  toy.rig.launch_many(by_size(200, 6, 2'000));
+  const int count = quick_or_sanitize(200, 6);
+  toy.rig.launch_many(count);
   toy.group.synchronize();
-  toy.rig.expect_right(by_size(200, 6, 2'000) * 4);
+  toy.rig.expect_right(count * 4);
 }
 
 TEST(LocalGroup, EpochsWrap) {
@@ -89,21 +132,6 @@ TEST(LocalGroup, EpochsWrap) {
     toy.rig.launch_many(40);
     toy.group.synchronize();
     toy.rig.expect_right(40 * 3);
-  }
-}
-
-TEST(LocalGroup, DelaysAtEverySignal) {
-  for (const Place& place : places()) {
-    SCOPED_TRACE(place.name);
-    Toy toy(place.device_of, 0xffffffe0u);
-    const int num_seeds = by_size(6, 1, 100);
-    const int count = by_size(60, 6, 200);
-    for (int seed = 1; seed <= num_seeds; ++seed) {
-      toy.group.set_delay_fuzz(seed);
-      toy.rig.launch_many(count);
-    }
-    toy.group.synchronize();
-    toy.rig.expect_right(int64_t{num_seeds} * count * toy.num_ranks());
   }
 }
 
@@ -126,7 +154,7 @@ TEST(LocalGroup, CapturedLaunchesReplay) {
       MF_CUDA(cudaGraphInstantiate(&graphs[i], graph));
       MF_CUDA(cudaGraphDestroy(graph));
     }
-    const int num_replays = by_size(50, 2, 1'000);
+    const int num_replays = quick_or_sanitize(50, 2);
     for (int replay = 0; replay < num_replays; ++replay) {
       for (size_t i = 0; i < num_devices; ++i) {
         const CurrentDevice current(toy.group.device(i));

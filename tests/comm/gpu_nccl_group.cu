@@ -27,7 +27,6 @@ namespace megaflux {
 namespace {
 
 using namespace std::chrono_literals;
-using gpu::by_size;
 using test::add_toy_fields;
 using test::error_of;
 using test::kToyPayload;
@@ -109,10 +108,10 @@ struct Toy {
 
 void launches_and_recovers(const Worker& worker) {
   Toy toy(worker.config());
-  toy.run_sound(by_size(2000, 20, 100'000));
+  toy.run_sound(gpu::by_size(2000, 20, 2000));
   toy.group.recover();
   toy.group.set_delay_fuzz(worker.rank + 1);
-  toy.run_sound(by_size(200, 10, 10'000));
+  toy.run_sound(gpu::by_size(200, 10, 200));
 }
 
 void groups_end_in_any_order(const Worker& worker) {

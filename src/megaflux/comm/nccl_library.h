@@ -1,5 +1,5 @@
-// NcclLibrary: the NCCL of this process, found at run time. Only its host functions are used, which
-// have kept their signatures since 2.0: no NCCL header is needed to build, and nothing of NCCL's
+// NcclLibrary: the NCCL of this process, found at run time. Only its host functions are used, whose
+// signatures are the same in all of 2.x: no NCCL header is needed to build, and nothing of NCCL's
 // enters a kernel. docs/decisions says why.
 #pragma once
 
