@@ -114,6 +114,25 @@ void launches_and_recovers(const Worker& worker) {
   toy.run_sound(gpu::by_size(200, 10, 200));
 }
 
+// A communicator of the caller's stays the caller's.
+void takes_a_communicator(const Worker& worker) {
+  MF_CUDA(cudaSetDevice(worker.rank));
+  const NcclLibrary nccl(variable("MF_TEST_NCCL"));
+  // The copy that is loaded goes before any path.
+  EXPECT_EQ(NcclLibrary("/no/such/libnccl.so").path(), nccl.path());
+  NcclConfig config = worker.config();
+  config.comm = nccl.make_comm(worker.unique_id(1), kRanks, worker.rank);
+  for (int round = 0; round < 2; ++round) {
+    Toy toy(config);
+    toy.run_sound(10);
+  }
+  config.rank = 1 - worker.rank;
+  EXPECT_EQ(error_of([&] { Toy toy(config); }).second,
+            "comm: is rank " + std::to_string(worker.rank) + " of 2, the configuration says rank " +
+                std::to_string(config.rank) + " of 2");
+  nccl.destroy_comm(config.comm);
+}
+
 void groups_end_in_any_order(const Worker& worker) {
   auto first = std::make_unique<Toy>(worker.config(0));
   auto second = std::make_unique<Toy>(worker.config(1));
@@ -284,6 +303,7 @@ void shares_the_device_with_nccl(const Worker& worker) {
 const std::map<std::string, void (*)(const Worker&)>& cases() {
   static const std::map<std::string, void (*)(const Worker&)> all = {
       {"LaunchesAndRecovers", launches_and_recovers},
+      {"TakesACommunicator", takes_a_communicator},
       {"GroupsEndInAnyOrder", groups_end_in_any_order},
       {"Disagree", disagree},
       {"OneNeverLaunches", one_never_launches},

@@ -23,6 +23,9 @@ struct LaunchShape {
 template <typename... Params, typename... Args>
 void launch_ranks(void (*kernel)(DeviceContext, Params...), const LaunchShape& shape,
                   cudaStream_t stream, const DeviceContext& context, const Args&... args) {
+  MF_CHECK(shape.num_threads > 0 && shape.num_threads % 32 == 0 && shape.ctas_per_rank > 0,
+           "a launch of ", shape.ctas_per_rank, " CTAs a rank and ", shape.num_threads,
+           " threads; needed are whole warps");
   constexpr size_t kUnaskedBytes = 48 * 1024;  // more shared memory has to be asked for
   if (shape.shared_bytes > kUnaskedBytes) {
     MF_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

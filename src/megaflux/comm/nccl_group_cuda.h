@@ -37,7 +37,8 @@ class NcclGroup final : public DeviceGroup {
  public:
   // Collective. Throws kBadInput naming the field, the value and the limit; kUnsupported for an
   // NCCL that does not fit, ranks that share a GPU or that are on several machines; kDisagree,
-  // alike on all ranks, if layouts or configurations differ; kTimeout if a rank does not come.
+  // alike on all ranks, if layouts or configurations differ; kTimeout if a rank falls out on the
+  // way. A communicator made from the id waits for all ranks to begin, in NCCL and without end.
   NcclGroup(const NcclConfig& config, Layout layout);
   ~NcclGroup() override;
 
