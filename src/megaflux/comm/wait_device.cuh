@@ -45,6 +45,7 @@ __device__ __forceinline__ void raise_abort(const DeviceRank& self, FailureKind 
            .compare_exchange_strong(none, value, cuda::memory_order_acq_rel)) {
     return;
   }
+#pragma unroll 1  // cold, and a copy stands at every wait
   for (int32_t rank = 1; rank < self.num_ranks(); ++rank) {
     cuda::atomic_ref<uint32_t, kPeerScope>(*group.heap.at(rank, group.protocol.abort))
         .store(value, cuda::memory_order_release);

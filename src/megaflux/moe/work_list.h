@@ -43,6 +43,16 @@ struct Tile {
   int32_t num_rows = 0;   // 1 ... 128; the rest of the tile is padding
 };
 
+// What device memory holds beside the parts of a list (work_list_device.cuh).
+struct WorkListHeader {
+  int32_t rank = 0;
+  int32_t num_parts = 0;
+  int32_t num_tiles = 0;
+  int32_t num_owned = 0;  // E_local: weight slots from here on are replica slots
+  int64_t num_rows = 0;   // without padding
+};
+static_assert(sizeof(WorkListHeader) == 24);
+
 enum class PartOrder : uint8_t {
   kOwnedFirst,       // forward: compute owned experts while replica weights arrive
   kReplicatedFirst,  // backward: experts with several instances first: partials reduce early
