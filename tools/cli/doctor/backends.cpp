@@ -71,7 +71,8 @@ bool are_all_peers(const std::vector<GpuDevice>& devices) {
 
 Feature nccl_feature(const CudaFacts& cuda) {
   return {"ranks by NCCL", !cuda.nccl.empty(),
-          cuda.nccl.empty() ? "libnccl.so.2 cannot be loaded" : "NCCL " + cuda.nccl};
+          cuda.nccl.empty() ? cuda.nccl_obstacle
+                            : fmt::format("NCCL {}, {}", cuda.nccl, cuda.nccl_path)};
 }
 
 Backend describe_absent_cuda(const CudaFacts& cuda) {

@@ -51,6 +51,8 @@ Json cuda_json(const CudaFacts& cuda, const GpuFacts& gpus) {
           {"gpus", cuda.gpus},
           {"nvcc", text_or_null(cuda.nvcc)},
           {"nccl", text_or_null(cuda.nccl)},
+          {"nccl_path", text_or_null(cuda.nccl_path)},
+          {"nccl_obstacle", text_or_null(cuda.nccl_obstacle)},
           {"in_build", has_cuda()},
           {"runtime", text_or_null(gpus.runtime)},
           {"driver_cuda", text_or_null(gpus.driver_cuda)},
@@ -111,7 +113,7 @@ void print_machine(const TextStyle& style, const CpuFacts& cpu, const CudaFacts&
   print_fact("GPU", gpus);
   print_fact("driver", cuda.driver.empty() ? "no NVIDIA driver loaded" : cuda.driver);
   print_fact("nvcc", cuda.nvcc.empty() ? "not on PATH" : cuda.nvcc);
-  print_fact("NCCL", cuda.nccl.empty() ? "libnccl.so.2 not found" : cuda.nccl);
+  print_fact("NCCL", cuda.nccl.empty() ? "none that can be used" : cuda.nccl);
 }
 
 void print_backend(const TextStyle& style, const Backend& backend) {

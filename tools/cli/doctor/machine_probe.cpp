@@ -1,6 +1,5 @@
 #include "cli/doctor/machine_probe.h"
 
-#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -13,6 +12,9 @@
 #include <sstream>
 #include <thread>
 #include <utility>
+
+#include "megaflux/base/check.h"
+#include "megaflux/comm/nccl_library.h"
 
 namespace megaflux::cli {
 namespace {
@@ -100,21 +102,6 @@ std::string program_on_path(const std::string& name) {
   return {};
 }
 
-// NCCL codes 2.28.3 as 22803.
-std::string nccl_version() {
-  void* library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
-  if (library == nullptr) return {};
-  using GetVersion = int (*)(int*);
-  const auto get_version = reinterpret_cast<GetVersion>(dlsym(library, "ncclGetVersion"));
-  int code = 0;
-  const bool is_known = get_version != nullptr && get_version(&code) == 0;
-  dlclose(library);
-  if (!is_known) return "unknown version";
-  std::ostringstream text;
-  text << code / 10000 << '.' << code / 100 % 100 << '.' << code % 100;
-  return text.str();
-}
-
 }  // namespace
 
 CpuFacts probe_cpu() {
@@ -127,10 +114,20 @@ CpuFacts probe_cpu() {
 }
 
 CudaFacts probe_cuda() {
-  return {.driver = driver_version(),
-          .gpus = gpu_models(),
-          .nvcc = program_on_path("nvcc"),
-          .nccl = nccl_version()};
+  CudaFacts facts{.driver = driver_version(),
+                  .gpus = gpu_models(),
+                  .nvcc = program_on_path("nvcc"),
+                  .nccl = {},
+                  .nccl_path = {},
+                  .nccl_obstacle = {}};
+  try {
+    const NcclLibrary library;
+    facts.nccl = nccl_version_text(library.version());
+    facts.nccl_path = library.path();
+  } catch (const Error& error) {
+    facts.nccl_obstacle = error.what();
+  }
+  return facts;
 }
 
 }  // namespace megaflux::cli

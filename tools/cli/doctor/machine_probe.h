@@ -25,7 +25,9 @@ struct CudaFacts {
   std::string driver;             // version; empty = no NVIDIA driver
   std::vector<std::string> gpus;  // model names
   std::string nvcc;               // path; empty = not on PATH
-  std::string nccl;               // version "2.28.3"; empty = libnccl.so.2 cannot be loaded
+  std::string nccl;           // version "2.28.3" of the NCCL that a group would use; empty = none
+  std::string nccl_path;      // where it was found
+  std::string nccl_obstacle;  // why there is none; empty if there is one
 };
 
 CpuFacts probe_cpu();
