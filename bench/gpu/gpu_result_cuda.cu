@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iomanip>
 #include <sstream>
@@ -38,7 +39,11 @@ std::string iso_time() {
 }
 
 bool read_options(int argc, char** argv, GpuOptions& options) {
-  for (int i = 0; i < argc; ++i) options.command.append(i == 0 ? "" : " ").append(argv[i]);
+  // What a reader can type again: the program, and its arguments without the folders of a machine.
+  for (int i = 0; i < argc; ++i) {
+    options.command.append(i == 0 ? "" : " ");
+    options.command.append(std::filesystem::path(argv[i]).filename().string());
+  }
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if ((name != "--commit" && name != "--out") || i + 1 == argc) return false;

@@ -52,6 +52,12 @@ inline void toy_move(RankContext& ctx, const ToyFields& fields) {
     for (uint32_t i = 0; i < toy_adds(ctx.epoch); ++i) {
       add_signal(ctx, ctx.heap.at(peer, fields.arrived, ctx.epoch), 1);
     }
+    // As weights are pulled: no add tells their owner of it, `pulled` alone does.
+    fuzz_delay(ctx);
+    for (int32_t row = 0; row < kToyRows; ++row) {
+      MF_INVARIANT(rows[row] == toy_row(peer, ctx.epoch, row), "rank ", ctx.rank, " pulled row ",
+                   row, " of rank ", peer, " after its exit, epoch ", ctx.epoch);
+    }
   }
 }
 
