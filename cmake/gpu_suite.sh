@@ -99,7 +99,10 @@ for tool in "${TOOLS[@]}"; do
     command=("$program" "--size=$SIZE")
     if [[ -n $SANITIZER ]]; then
       name="$name $tool"
-      command=("$SANITIZER" --tool "$tool" --error-exitcode 1 --print-limit 20 "${command[@]}")
+      # Calls that CUDA refuses are part of some tests, and every call's status is looked at.
+      flags=()
+      if [[ $tool == memcheck ]]; then flags=(--report-api-errors no); fi
+      command=("$SANITIZER" --tool "$tool" --error-exitcode 1 --print-limit 20 "${flags[@]}" "${command[@]}")
     fi
     say "$name"
     run_program "$name" "$LOG_DIR/${name// /.}.$SIZE.log" "${command[@]}"

@@ -227,9 +227,6 @@ TEST(LocalGroup, RefusesBadConfigurations) {
 }
 
 TEST(LocalGroup, MoreCtasThanFitAreRefused) {
-  if (gpu::size() == gpu::Size::kSanitize) {
-    GTEST_SKIP() << "the sanitizer counts a launch that CUDA refuses as an error";
-  }
   Toy toy({0, 0}, 0, 10'000);
   const auto [code, text] = test::error_of([&] { toy.rig.launch(); });
   EXPECT_EQ(code, ErrorCode::kInternal);
