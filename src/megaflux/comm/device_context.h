@@ -12,11 +12,10 @@
 
 #include "megaflux/comm/entry_words.h"
 #include "megaflux/comm/rank_context.h"
+#include "megaflux/moe/limits.h"
 
 namespace megaflux {
 
-// What a group of devices can hold; more is an error that names the limit.
-inline constexpr int32_t kMaxDeviceRanks = 128;  // P
 inline constexpr int32_t kFirstBases = 8;
 inline constexpr int32_t kMaxDeviceCounters = 16;  // counter fields of a layout, ours included
 

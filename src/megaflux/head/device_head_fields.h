@@ -8,13 +8,12 @@
 
 #include "megaflux/comm/row_map.h"
 #include "megaflux/head/head.h"
+#include "megaflux/moe/limits.h"
 #include "megaflux/moe/plan.h"
 #include "megaflux/moe/work_list.h"
 
 namespace megaflux {
 
-// What a device can plan; more is an error that names the limit.
-inline constexpr int32_t kMaxDeviceExperts = 1024;  // E
 // One CTA of a rank plans, the others count and sort.
 inline constexpr int32_t kMinHeadCtas = 2;
 

@@ -5,10 +5,12 @@
 //   the last CTA            sum the counts, enter with them | plan | work list
 //
 // The planner comes as a functor, so that this room's kernel, a fused one and tests share the code:
-//   __device__ HeadOutcome operator()(const int32_t* loads, const int32_t* resident,
-//                                     std::byte* plan, std::byte* report, std::byte* shared) const;
-// and Planner::kThreads, the threads of every CTA here. Called by all threads of one CTA, with the
-// same answer in all of them; `shared` is its dynamic shared memory, 16-byte aligned.
+//   static constexpr int32_t kThreads;  // of every CTA here
+//   __device__ void operator()(const int32_t* loads, const int32_t* resident, std::byte* plan,
+//                              std::byte* report, std::byte* shared) const;
+//   __device__ HeadOutcome outcome(const std::byte* report) const;
+// The first is called by all threads of one CTA; `shared` is its dynamic shared memory, 16-byte
+// aligned. What it wrote is read behind a barrier.
 #pragma once
 
 #include <algorithm>
@@ -77,12 +79,43 @@ __device__ inline uint64_t residency_hash(const DeviceHeadParams& params) {
   return mix64(sum ^ static_cast<uint64_t>(num_words));
 }
 
-// Shared memory of the CTA that plans; the planner's own comes behind it.
+// Shared memory of the CTA that plans. The planner's own comes behind it, and serves as scratch
+// before and after.
 struct PlannerShared {
-  uint64_t partial[kGroupSums];
   uint64_t scan[2 * kMaxCtaWarps];
   uint32_t rows[kMaxDeviceExperts];  // per expert: first of this rank, then c_e
+  // What is known before the planner and needed after it, which has no register to spare.
+  std::byte* base;
+  int32_t local_idx;
+  int32_t rank;
+  int32_t num_ctas;
+  uint32_t epoch;
+  uint32_t num_dropped;
+  uint32_t padding;
+
+  __device__ void save(const DeviceRank& self, uint32_t dropped) {
+    base = self.base;
+    local_idx = self.local_idx;
+    rank = self.rank;
+    num_ctas = self.num_ctas;
+    epoch = self.epoch;
+    num_dropped = dropped;
+  }
+  // Of the CTA that plans, the last of its rank.
+  __device__ DeviceRank saved(const DeviceContext& group) const {
+    return {.group = group,
+            .base = base,
+            .local_idx = local_idx,
+            .rank = rank,
+            .cta = num_ctas - 1,
+            .num_ctas = num_ctas,
+            .epoch = epoch};
+  }
+
+  __device__ std::byte* behind() { return reinterpret_cast<std::byte*>(this + 1); }
+  __device__ uint64_t* partial() { return reinterpret_cast<uint64_t*>(this + 1); }  // [kGroupSums]
 };
+static_assert(sizeof(PlannerShared) % 16 == 0);
 
 template <int32_t kThreads>
 __device__ void run_chunk(const RankHead& head, std::byte* memory) {
@@ -105,8 +138,7 @@ __device__ void run_chunk(const RankHead& head, std::byte* memory) {
 
 // Enters with the counts of this rank; false if there is nothing to plan.
 template <int32_t kThreads>
-__device__ bool enter_with_counts(const RankHead& head, PlannerShared& shared,
-                                  uint32_t& num_dropped) {
+__device__ bool enter_with_counts(const RankHead& head, PlannerShared& shared) {
   const DeviceHeadParams& params = head.params;
   const EntryWords words = {.op = LaunchOp::kHead,
                             .layer = params.layer,
@@ -115,7 +147,7 @@ __device__ bool enter_with_counts(const RankHead& head, PlannerShared& shared,
   const ChunkCounts counts = head.counts();
   constexpr int32_t kExperts = HeadCta<kThreads>::kExperts;
   ColumnCounts columns[kExperts];
-  if (!gather_counts(head.self, counts, 0, shared.partial, columns)) return false;
+  if (!gather_counts(head.self, counts, 0, shared.partial(), columns)) return false;
 #pragma unroll
   for (int32_t u = 0; u < kExperts; ++u) {
     const int32_t expert = kExperts * static_cast<int32_t>(threadIdx.x) + u;
@@ -123,7 +155,9 @@ __device__ bool enter_with_counts(const RankHead& head, PlannerShared& shared,
   }
   post_entry(head.self, words, shared.rows, params.num_experts);
   // Their counts were stored beside the others, so they are here; not needed before the end.
+  uint32_t num_dropped = 0;
   const bool is_sound = gather_dropped(head.self, counts, num_dropped);
+  if (threadIdx.x == 0) shared.save(head.self, num_dropped);
   return await_entries(head.self, words) == EntryOutcome::kEntered && is_sound;
 }
 
@@ -155,25 +189,25 @@ __device__ inline void collect_loads(const RankHead& head, PlannerShared& shared
         }
       }
     }
-    shared.partial[groups.place(groups.group, expert)] = sum;
+    shared.partial()[groups.place(groups.group, expert)] = sum;
   }
   __syncthreads();
   for (auto expert = static_cast<int32_t>(threadIdx.x); expert < params.num_experts;
        expert += blockDim.x) {
     uint64_t rows = 0;
 #pragma unroll 4
-    for (int32_t g = 0; g < groups.count; ++g) rows += shared.partial[groups.place(g, expert)];
+    for (int32_t g = 0; g < groups.count; ++g) rows += shared.partial()[groups.place(g, expert)];
     shared.rows[expert] = static_cast<uint32_t>(rows);
   }
 }
 
 // One thread: how the launch ended, also to the host if something went wrong.
-__device__ inline void store_result(const RankHead& head, HeadOutcome outcome,
-                                    uint32_t num_dropped) {
-  HeadResult& result = *head.at(head.params.fields.result);
-  HeadStatus& status = head.params.statuses[head.self.local_idx];
+__device__ inline void store_result(const DeviceRank& self, const DeviceHeadParams& params,
+                                    HeadOutcome outcome, uint32_t num_dropped) {
+  HeadResult& result = *self.own(params.fields.result);
+  HeadStatus& status = params.statuses[self.local_idx];
   result.outcome = outcome;
-  result.epoch = head.self.epoch;
+  result.epoch = self.epoch;
   result.dropped_rows = num_dropped;
   if (num_dropped > 0) {
     result.dropped_total += num_dropped;
@@ -183,46 +217,67 @@ __device__ inline void store_result(const RankHead& head, HeadOutcome outcome,
 }
 
 // All threads: plan and work list are empty.
-__device__ inline void clear_plan(const RankHead& head) {
-  auto* const words = reinterpret_cast<uint32_t*>(head.at(head.params.fields.plan));
+__device__ inline void clear_plan(const DeviceRank& self, const DeviceHeadFields& fields) {
+  auto* const words = reinterpret_cast<uint32_t*>(self.own(fields.plan));
   if (threadIdx.x < sizeof(PlanHeader) / sizeof(uint32_t)) words[threadIdx.x] = 0;
-  if (threadIdx.x == 0) *head.at(head.params.fields.work) = {.rank = head.self.rank};
+  if (threadIdx.x == 0) *self.own(fields.work) = {.rank = self.rank};
 }
 
 // The plan up to its last instance in shared memory: many short reads follow.
-__device__ inline PlanView stage_plan(const RankHead& head, std::byte* memory) {
-  PlanView plan = head.params.plan;
-  const auto* const from = reinterpret_cast<const uint32_t*>(head.at(head.params.fields.plan));
+__device__ inline PlanView stage_plan(const DeviceRank& self, const DeviceHeadParams& params,
+                                      std::byte* memory) {
+  PlanView plan = params.plan;
+  const auto* const from = reinterpret_cast<const uint32_t*>(self.own(params.fields.plan));
   auto* const to = reinterpret_cast<uint32_t*>(memory);
   const auto num_words = static_cast<int32_t>(plan.instances_end / sizeof(uint32_t));
 #pragma unroll 2
   for (auto i = static_cast<int32_t>(threadIdx.x); i < num_words; i += blockDim.x) to[i] = from[i];
   __syncthreads();
   plan.bytes = memory;
+  plan.block_rows = reinterpret_cast<const PlanHeader*>(memory)->block_rows;
   return plan;
 }
 
+// What follows the planner.
 template <class Planner>
-__device__ void run_planner(const RankHead& head, const Planner& planner, std::byte* memory) {
-  auto& shared = *reinterpret_cast<PlannerShared*>(memory);
-  std::byte* const planner_memory = memory + sizeof(PlannerShared);
-  const DeviceHeadFields& fields = head.params.fields;
-  uint32_t num_dropped = 0;
-  HeadOutcome outcome = HeadOutcome::kNotEntered;
-  if (enter_with_counts<Planner::kThreads>(head, shared, num_dropped)) {
-    collect_loads(head, shared);
-    outcome = planner(head.at(fields.loads), head.params.resident, head.at(fields.plan),
-                      head.at(fields.report), planner_memory);
-    __syncthreads();
-    if (outcome == HeadOutcome::kPlanned) {
-      const PlanView plan = stage_plan(head, planner_memory);
-      build_work_list<HeadCta<Planner::kThreads>::kExperts>(
-          plan, shared.rows, head.self.rank, head.params.order,
-          {head.at(fields.work), head.at(fields.parts)}, shared.scan);
-    }
+__device__ void finish_plan(const DeviceRank& self, const DeviceHeadParams& params,
+                            const Planner& planner, PlannerShared& shared) {
+  const DeviceHeadFields& fields = params.fields;
+  // A load that travels with the plan's.
+  const HeadOutcome outcome = planner.outcome(self.own(fields.report));
+  const PlanView plan = stage_plan(self, params, shared.behind());
+  if (outcome == HeadOutcome::kPlanned) {
+    build_work_list<HeadCta<Planner::kThreads>::kExperts>(
+        plan, shared.rows, self.rank, params.order, {self.own(fields.work), self.own(fields.parts)},
+        shared.scan);
+  } else {
+    clear_plan(self, fields);
   }
-  if (outcome != HeadOutcome::kPlanned) clear_plan(head);
-  if (threadIdx.x == 0) store_result(head, outcome, num_dropped);
+  if (threadIdx.x == 0) store_result(self, params, outcome, shared.num_dropped);
+}
+
+// The CTA that plans, from the first count to the end of the launch.
+template <class Planner>
+__device__ void run_planner(const DeviceContext& context, const RankHead& head,
+                            const Planner& planner, std::byte* memory) {
+  auto& shared = *reinterpret_cast<PlannerShared*>(memory);
+  const DeviceHeadParams& params = head.params;
+  if (threadIdx.x == 0) shared.num_dropped = 0;
+  if (!enter_with_counts<Planner::kThreads>(head, shared)) {
+    clear_plan(head.self, params.fields);
+    if (threadIdx.x == 0) {
+      store_result(head.self, params, HeadOutcome::kNotEntered, shared.num_dropped);
+    }
+    return end_launch(head.self);
+  }
+  collect_loads(head, shared);
+  __syncthreads();  // the sums have been read
+  planner(head.at(params.fields.loads), params.resident, head.at(params.fields.plan),
+          head.at(params.fields.report), shared.behind());
+  __syncthreads();
+  const DeviceRank self = shared.saved(context);
+  finish_plan(self, params, planner, shared);
+  end_launch(self);
 }
 
 }  // namespace device_head
@@ -230,7 +285,8 @@ __device__ void run_planner(const RankHead& head, const Planner& planner, std::b
 // Bytes of dynamic shared memory of a CTA, for a planner that takes planner_bytes.
 inline size_t head_shared_bytes(const DeviceHeadParams& params, int32_t num_threads,
                                 size_t planner_bytes) {
-  const size_t behind = std::max(planner_bytes, params.plan.instances_end);
+  const size_t behind =
+      std::max({planner_bytes, params.plan.instances_end, kGroupSums * sizeof(uint64_t)});
   return std::max(SortShared::bytes(params.num_experts, num_threads),
                   sizeof(device_head::PlannerShared) + behind);
 }
@@ -244,8 +300,9 @@ __device__ void run_head(const DeviceContext& context, const DeviceHeadParams& p
   const DeviceRank self = begin_launch(context);
   const device_head::RankHead head(self, params);
   if (self.cta == self.num_ctas - 1) {
-    device_head::run_planner(head, planner, shared);
-  } else if (self.cta < head.chunks.num_chunks) {
+    return device_head::run_planner(context, head, planner, shared);
+  }
+  if (self.cta < head.chunks.num_chunks) {
     device_head::run_chunk<Planner::kThreads>(head, shared);
   }
   end_launch(self);

@@ -12,8 +12,8 @@ namespace megaflux {
 struct PlanView {
   const std::byte* bytes = nullptr;  // device or shared memory
   int32_t num_experts = 0;
-  int32_t block_rows = 1;
-  size_t owner_of = 0;  // byte offsets, as in PlanLayout
+  int32_t block_rows = 1;  // 1 for planners that count rows, whatever the configuration says
+  size_t owner_of = 0;     // byte offsets, as in PlanLayout
   size_t instance_begin = 0;
   size_t instances = 0;
   size_t instances_end = 0;
