@@ -9,6 +9,15 @@
 #define MF_HOST_DEVICE
 #endif
 
+// Before a loop of device code. One: its body is large or rarely runs twice, and instructions have
+// to be fetched too. More: its loads do not wait for each other.
+#ifdef __CUDA_ARCH__
+#define MF_PRAGMA(words) _Pragma(#words)
+#define MF_UNROLL(times) MF_PRAGMA(unroll times)
+#else
+#define MF_UNROLL(times)
+#endif
+
 namespace megaflux {
 
 // ceil(a / b) for a >= 0, b > 0.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "megaflux/base/check.h"
+#include "megaflux/plan/cost_rules.h"
 #include "megaflux/plan/legality.h"
 #include "megaflux/plan/residents.h"
 
@@ -16,12 +17,7 @@ DomainPlanner::DomainPlanner(PlanConfig config, int32_t unit_rows)
   replicas_.reserve(static_cast<size_t>(config_.dims.num_ranks) * config_.dims.replica_slots);
 }
 
-// Before any search: even if all ranks finished at tau, would that pay for planning and for the
-// copy that is hidden best, the one into the rank with most owned blocks? The copy counts as free
-// where a slot holds an expert already, and where ranks differ in speed or other work: their cover
-// is no longer a number of blocks, and a gate must not refuse what could pay.
 bool DomainPlanner::pre_gate_refuses(std::span<const int32_t> resident) const {
-  const CostModel& cost = *config_.cost;
   const int64_t unit = config_.dims.block_rows / unit_rows_;
   int64_t finish = 0, tau = 0, cover = 0;
   bool is_uniform = true;
@@ -31,18 +27,12 @@ bool DomainPlanner::pre_gate_refuses(std::span<const int32_t> resident) const {
     is_uniform = is_uniform && problem.is_uniform;
     for (const int32_t load : problem.fixed_load) cover = std::max<int64_t>(cover, load);
   }
-  RankCost host{.finish_blocks = cover / unit, .owned_blocks = cover / unit};
-  const uint64_t without_ns = rank_ns(cost, host);
   const bool is_held =
       std::any_of(resident.begin(), resident.end(), [](int32_t e) { return e >= 0; });
-  host.copies_in = is_held || !is_uniform ? 0 : 1;
-  const uint64_t copy_ns = rank_ns(cost, host) - without_ns;
-  const uint64_t gain_blocks =
-      static_cast<uint64_t>(ceil_div(std::max<int64_t>(0, finish - tau), unit));
-  // Divided instead of multiplied: block_ps times blocks may pass 64 bits.
-  const uint64_t price_ns = cost.plan_ns + copy_ns;
-  return cost.block_ps == 0 || gain_blocks <= price_ns / cost.block_ps * 1000 +
-                                                  price_ns % cost.block_ps * 1000 / cost.block_ps;
+  return megaflux::pre_gate_refuses(
+      *config_.cost, {.gain_blocks = ceil_div(std::max<int64_t>(0, finish - tau), unit),
+                      .cover_blocks = cover / unit,
+                      .copy_is_free = is_held || !is_uniform});
 }
 
 DomainPlanner::Decision DomainPlanner::decide(const LoadTable& loads,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "megaflux/base/check.h"
+#include "megaflux/plan/search/lanes.h"
 
 namespace megaflux {
 
@@ -27,35 +28,6 @@ int64_t DomainProblem::max_fixed_finish() const {
   for (int32_t r = 0; r < num_ranks; ++r) most = std::max(most, problem.finish(r, fixed_load[r]));
   return most;
 }
-
-int64_t scaled_up(int64_t value, int32_t ppm) {
-  constexpr int64_t kMillion = 1'000'000;
-  return value + value / kMillion * ppm + ceil_div(value % kMillion * ppm, kMillion);
-}
-
-namespace {
-
-// The least T at which the ranks' capacities hold all blocks.
-int64_t least_common_finish(const DomainProblem& problem) {
-  const int64_t total = problem.total_blocks;
-  const ProblemView view = problem.view();
-  if (total == 0 || problem.num_ranks == 0) return 0;
-  if (problem.is_uniform) return ceil_div<int64_t>(total, problem.num_ranks);
-  const auto holds_all = [&](int64_t finish_time) {
-    int64_t room = 0;
-    for (int32_t r = 0; r < problem.num_ranks; ++r) room += view.capacity(r, finish_time);
-    return room >= total;
-  };
-  int64_t low = 0;  // fails: total > 0
-  int64_t high = problem.max_fixed_finish();
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    (holds_all(middle) ? high : low) = middle;
-  }
-  return high;
-}
-
-}  // namespace
 
 ProblemBuilder::ProblemBuilder(const PlanConfig& config, int32_t block_rows)
     : config_(config), block_rows_(block_rows) {
@@ -94,6 +66,7 @@ ProblemBuilder::ProblemBuilder(const PlanConfig& config, int32_t block_rows)
     problem.replica_slots = config.dims.replica_slots;
     problem.lambda_blocks =
         config.objective == Objective::kBackward ? config.lambda_blocks * units : 0;
+    problem.has_least = config.min_copy_blocks > 1 || config.min_rows_per_replica > 1;
     problem.rank_words = ceil_div(problem.num_ranks, 64);
     for (const int32_t r : problem.ranks) {
       problem.most_experts += owned_begin_[r + 1] - owned_begin_[r];
@@ -137,7 +110,7 @@ void ProblemBuilder::measure_domain(DomainProblem& problem) const {
     problem.fixed_load[r] = load;
     problem.total_blocks += load;
   }
-  problem.tau = least_common_finish(problem);
+  problem.tau = least_common_finish(SingleLane{}, problem.view(), problem.max_fixed_finish());
   problem.accepted = scaled_up(problem.tau, config_.slack_ppm);
 }
 
@@ -159,11 +132,8 @@ void ProblemBuilder::arrange(const LoadTable& loads, std::span<const int32_t> re
     std::sort(sort_keys_.begin(), sort_keys_.end());  // a total order: no two keys are equal
     for (const uint64_t key : sort_keys_) {
       const int32_t e = static_cast<int32_t>(key & 0xffffffffu);
-      // Which of an expert's instances gets its partly filled last block depends on ranks, so a
-      // replica counts on one full block less than it has.
       const int32_t last_rows = loads.totals()[e] - (blocks_[e] - 1) * block_rows_;
-      const int32_t missing = config_.min_rows_per_replica - last_rows;
-      const int32_t least = missing <= 0 ? 1 : 1 + ceil_div(missing, block_rows_);
+      const int32_t least = least_replica(last_rows, config_.min_rows_per_replica, block_rows_);
       problem.experts.push_back(e);
       problem.owner.push_back(r);
       problem.blocks.push_back(blocks_[e]);

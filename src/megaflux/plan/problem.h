@@ -44,9 +44,6 @@ struct DomainProblem : ProblemNumbers {
   int64_t max_fixed_finish() const;
 };
 
-// value + ceil(value * ppm / 10^6), for value >= 0 below 2^62 / (1 + ppm / 10^6).
-int64_t scaled_up(int64_t value, int32_t ppm);
-
 // Builds the problems of a configuration's domains, step after step, in the same memory.
 class ProblemBuilder {
  public:

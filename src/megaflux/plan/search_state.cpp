@@ -13,12 +13,10 @@ void SearchState::attach(const DomainProblem& problem) {
       .gap = grow(gap_, ranks),
       .capacity = grow(capacity_, ranks),
       .slots_left = grow(slots_left_, ranks),
-      .own_left = grow(own_left_, experts),
-      .head = grow(head_, experts),
-      .holders = grow(holders_, experts * problem.rank_words),
+      .scratch = grow(scratch_, ranks),
+      .experts = grow(experts_, experts),
+      .more_holders = grow(more_holders_, experts * (problem.rank_words - 1)),
       .replicas = grow(replicas_, 2 * ranks * problem.replica_slots),
-      .rank_marks = grow(rank_marks_, ranks),
-      .rank_keys = grow(rank_keys_, ranks),
   };
   static_cast<SearchView<SingleLane>&>(*this) =
       SearchView<SingleLane>(SingleLane{}, problem.view(), memory);

@@ -22,11 +22,10 @@ class SearchState : public SearchView<SingleLane> {
   }
 
  private:
-  std::vector<int32_t> gap_, capacity_, slots_left_, rank_keys_;  // [R]
-  std::vector<uint8_t> rank_marks_;                               // [R]
-  std::vector<int32_t> own_left_, head_;                          // [num_experts]
-  std::vector<uint64_t> holders_;                                 // [num_experts, words]
-  std::vector<SearchReplica> replicas_;                           // [2 R s]
+  std::vector<int32_t> gap_, capacity_, slots_left_, scratch_;  // [R]
+  std::vector<SearchExpert> experts_;                           // [num_experts]
+  std::vector<uint64_t> more_holders_;                          // [num_experts, words - 1]
+  std::vector<SearchReplica> replicas_;                         // [2 R s]
 };
 
 }  // namespace megaflux

@@ -16,37 +16,39 @@ template <class Lanes>
 MF_HOST_DEVICE int32_t largest_left(const SearchView<Lanes>& state, int32_t donor) {
   int32_t most = 0;
   const ProblemView& p = state.problem();
+  MF_UNROLL(8)
   for (int32_t e = p.first_owned[donor]; e < p.first_owned[donor + 1]; ++e) {
     most = std::max(most, state.own_left(e));
   }
   return most;
 }
 
-// Fills rank_keys() with the urgency of the ranks above tau, 0 for the others.
+// Fills scratch() with the urgency of the ranks above tau, 0 for the others.
 template <class Lanes>
-MF_HOST_DEVICE void rate_donors(DonorOrder order, const SearchView<Lanes>& state) {
-  state.lanes().sync();
-  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    int32_t key = std::max(state.gap(r), 0);
-    if (key > 0 && order == DonorOrder::kLargestExpert) key = largest_left(state, r);
-    state.rank_keys()[r] = key;
+MF_HOST_DEVICE void rate_donors(DonorOrder order, SearchView<Lanes>& state) {
+  const int32_t num_own = state.lanes().num_own(state.problem().num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) {
+    int32_t key = std::max(state.own_gap(i), 0);
+    if (key > 0 && order == DonorOrder::kLargestExpert) {
+      key = largest_left(state, state.lanes().rank_of(i));
+    }
+    state.scratch().set_own(i, key);
   }
-  state.lanes().sync();
 }
 
 // The most urgent donor whose turn it was not yet, lowest id on ties, -1 if none; its turn is
 // noted.
 template <class Lanes>
-MF_HOST_DEVICE int32_t next_donor(const SearchView<Lanes>& state) {
+MF_HOST_DEVICE int32_t next_donor(SearchView<Lanes>& state) {
   typename Lanes::Key best = 0;
-  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    best = std::max(best, Lanes::max_key(state.rank_keys()[r], r));
+  const int32_t num_own = state.lanes().num_own(state.problem().num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) {
+    best = std::max(best, Lanes::max_key(state.scratch().own(i), state.lanes().rank_of(i)));
   }
   best = state.lanes().max(best);
-  if (Lanes::value_of(best) == 0) return -1;
-  state.lanes().sync();
-  if (state.lanes().is_writer()) state.rank_keys()[Lanes::id_of_max(best)] = 0;
-  state.lanes().sync();
+  const auto value = static_cast<int32_t>(Lanes::value_of(best));
+  if (value == 0) return -1;
+  state.scratch().add(Lanes::id_of_max(best), -value);
   return Lanes::id_of_max(best);
 }
 

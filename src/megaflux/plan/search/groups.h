@@ -29,79 +29,82 @@ enum class ReceiverRule : uint8_t {
 
 namespace groups {
 
-struct Move {
-  int32_t expert = -1;  // -1 = none
+// A rank or an expert, and its excess, deficit or blocks to move.
+struct Choice {
+  int32_t id = -1;  // -1 = none
   int32_t blocks = 0;
 };
 
 // The expert that fills `deficit` of `receiver` from `donor`'s own share: one that needs no copy,
 // else the smallest that covers the deficit, else the largest.
 template <class Lanes>
-MF_HOST_DEVICE Move choose_expert(const SearchView<Lanes>& state, int32_t donor, int32_t receiver,
-                                  int32_t deficit) {
+MF_HOST_DEVICE Choice choose_expert(const SearchView<Lanes>& state, int32_t donor, int32_t receiver,
+                                    int32_t deficit) {
   const ProblemView& p = state.problem();
-  typename Lanes::Key covering = Lanes::kNoKey, present = Lanes::kNoKey, largest = 0;
+  typename Lanes::Key best = 0, present = Lanes::kNoKey;
+  MF_UNROLL(1)
   for (int32_t e = p.first_owned[donor] + state.lanes().first(); e < p.first_owned[donor + 1];
        e += Lanes::kCount) {
     const int32_t left = state.own_left(e);
     if (left == 0 || state.holds(e, receiver)) continue;
     if (std::min(left, deficit) < state.least_to_open(e, receiver)) continue;
-    if (left >= deficit) {
-      covering = std::min(covering, Lanes::min_key(left, e));
-      if (p.is_resident(e, receiver)) present = std::min(present, Lanes::min_key(0, e));
-    }
-    largest = std::max(largest, Lanes::max_key(left, e));
+    best = std::max(best, Lanes::max_key(Lanes::cover_value(left, deficit), e));
+    if (p.is_resident(e, receiver) && left >= deficit)
+      present = std::min(present, Lanes::min_key(0, e));
   }
   if (p.has_resident) present = state.lanes().min(present);
   if (present != Lanes::kNoKey) return {Lanes::id_of_min(present), deficit};
-  covering = state.lanes().min(covering);
-  if (covering != Lanes::kNoKey) return {Lanes::id_of_min(covering), deficit};
-  largest = state.lanes().max(largest);
+  best = state.lanes().max(best);
   // Only experts with blocks left were offered, so a key of value 0 is none.
-  if (Lanes::value_of(largest) == 0) return {};
-  return {Lanes::id_of_max(largest), static_cast<int32_t>(Lanes::value_of(largest))};
+  const auto value = Lanes::value_of(best);
+  if (value == 0) return {};
+  return {Lanes::id_of_max(best), Lanes::covers(value) ? deficit : static_cast<int32_t>(value)};
 }
 
-// Of the ranks above their capacity the furthest, or the one with the largest expert; -1 if none is
-// above.
+// Of the ranks above their capacity the furthest, or the one with the largest expert, and how far
+// it is above.
 template <class Lanes>
-MF_HOST_DEVICE int32_t choose_donor(const SearchView<Lanes>& state, DonorRule rule) {
+MF_HOST_DEVICE Choice choose_donor(const SearchView<Lanes>& state, DonorRule rule) {
   typename Lanes::Key best = 0;
-  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    int32_t value = state.gap(r);
+  const int32_t num_own = state.lanes().num_own(state.problem().num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) {
+    const int32_t r = state.lanes().rank_of(i);
+    int32_t value = state.own_gap(i);
     if (value > 0 && rule == DonorRule::kLargestExpert) value = largest_left(state, r);
     best = std::max(best, Lanes::max_key(value, r));
   }
   best = state.lanes().max(best);
-  return Lanes::value_of(best) == 0 ? -1 : Lanes::id_of_max(best);
+  const auto value = static_cast<int32_t>(Lanes::value_of(best));
+  if (value == 0) return {};
+  const int32_t donor = Lanes::id_of_max(best);
+  return {donor, rule == DonorRule::kLargestExpert ? state.gap(donor) : value};
 }
 
-// -1 if no rank with a free slot is below its capacity; ranks marked in rank_marks() are left out.
+// A rank with a free slot below its capacity, and how far; ranks marked in scratch() are left out.
 template <class Lanes>
-MF_HOST_DEVICE int32_t choose_receiver(const SearchView<Lanes>& state, ReceiverRule rule,
-                                       int32_t excess) {
-  typename Lanes::Key largest = 0, covering = Lanes::kNoKey;
-  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    const bool may_host = (state.slots_left(r) != 0) & (state.rank_marks()[r] == 0);
-    const int32_t deficit = may_host ? -state.gap(r) : 0;
-    largest = std::max(largest, Lanes::max_key(deficit, r));
-    covering = std::min(covering, deficit >= excess ? Lanes::min_key(deficit, r) : Lanes::kNoKey);
+MF_HOST_DEVICE Choice choose_receiver(const SearchView<Lanes>& state, ReceiverRule rule,
+                                      int32_t excess) {
+  typename Lanes::Key best = 0;
+  const int32_t num_own = state.lanes().num_own(state.problem().num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) {
+    const bool may_host = (state.own_slots(i) != 0) & (state.scratch().own(i) == 0);
+    const int32_t deficit = may_host ? -state.own_gap(i) : 0;
+    const bool covers = rule == ReceiverRule::kSmallestCover && deficit >= excess;
+    const auto value = covers ? Lanes::kMaxValue - deficit : deficit;
+    best = std::max(best, Lanes::max_key(value, state.lanes().rank_of(i)));
   }
-  if (rule == ReceiverRule::kSmallestCover) {
-    covering = state.lanes().min(covering);
-    if (covering != Lanes::kNoKey) return Lanes::id_of_min(covering);
-  }
-  largest = state.lanes().max(largest);
-  return Lanes::value_of(largest) == 0 ? -1 : Lanes::id_of_max(largest);
+  best = state.lanes().max(best);
+  const auto value = Lanes::value_of(best);
+  if (value == 0) return {};
+  const auto deficit = Lanes::covers(value) ? Lanes::kMaxValue - value : value;
+  return {Lanes::id_of_max(best), static_cast<int32_t>(deficit)};
 }
 
+// Marks all ranks as receivers that may be tried.
 template <class Lanes>
-MF_HOST_DEVICE void mark_ranks(const SearchView<Lanes>& state, uint8_t mark) {
-  state.lanes().sync();
-  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    state.rank_marks()[r] = mark;
-  }
-  state.lanes().sync();
+MF_HOST_DEVICE void clear_marks(SearchView<Lanes>& state) {
+  const int32_t num_own = state.lanes().num_own(state.problem().num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) state.scratch().set_own(i, 0);
 }
 
 }  // namespace groups
@@ -111,28 +114,26 @@ template <class Lanes>
 MF_HOST_DEVICE void search_groups(DonorRule donors, ReceiverRule receivers, int64_t target,
                                   SearchView<Lanes>& state) {
   state.start(target);
-  groups::mark_ranks(state, 0);
-  bool has_marks = false;
+  MF_UNROLL(1)
   for (;;) {
-    const int32_t donor = groups::choose_donor(state, donors);
-    if (donor < 0) return;
-    const int32_t excess = state.gap(donor);
+    const groups::Choice donor = groups::choose_donor(state, donors);
+    if (donor.id < 0) return;
+    bool has_marks = false;
+    MF_UNROLL(1)
     for (;;) {
-      const int32_t receiver = groups::choose_receiver(state, receivers, excess);
-      if (receiver < 0) return;
-      const groups::Move move = groups::choose_expert(state, donor, receiver, -state.gap(receiver));
-      if (move.expert >= 0) {
-        state.open(move.expert, receiver, move.blocks);
+      const groups::Choice receiver = groups::choose_receiver(state, receivers, donor.blocks);
+      if (receiver.id < 0) return;
+      const groups::Choice expert =
+          groups::choose_expert(state, donor.id, receiver.id, receiver.blocks);
+      if (expert.id >= 0) {
+        state.open(expert.id, receiver.id, expert.blocks);
         break;
       }
       // It holds, or is too small for, everything this donor has.
-      state.lanes().sync();
-      if (state.lanes().is_writer()) state.rank_marks()[receiver] = 1;
-      state.lanes().sync();
+      state.scratch().add(receiver.id, 1);
       has_marks = true;
     }
-    if (has_marks) groups::mark_ranks(state, 0);
-    has_marks = false;
+    if (has_marks) groups::clear_marks(state);
   }
 }
 

@@ -35,15 +35,17 @@ enum class Receivers : uint8_t { kResident, kAny };
 template <class Lanes>
 MF_HOST_DEVICE int32_t lightest(const SearchView<Lanes>& state, int32_t expert,
                                 Receivers receivers) {
+  const ProblemView& p = state.problem();
+  const int32_t left = state.own_left(expert);
   typename Lanes::Key best = 0;
-  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    const int32_t deficit = -state.gap(r);
-    if (deficit <= static_cast<int64_t>(Lanes::value_of(best)) || !state.can_open(expert, r)) {
-      continue;
-    }
-    if (receivers == Receivers::kResident && !state.problem().is_resident(expert, r)) continue;
-    if (amount(state, expert, r) < state.least_to_open(expert, r)) continue;
-    best = Lanes::max_key(deficit, r);
+  const int32_t num_own = state.lanes().num_own(p.num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) {
+    const int32_t r = state.lanes().rank_of(i);
+    const int32_t deficit = -state.own_gap(i);
+    if (deficit <= 0 || state.own_slots(i) == 0 || state.holds(expert, r)) continue;
+    if (receivers == Receivers::kResident && !p.is_resident(expert, r)) continue;
+    if (std::min(left, deficit) < state.least_to_open(expert, r)) continue;
+    best = std::max(best, Lanes::max_key(deficit, r));
   }
   best = state.lanes().max(best);
   return Lanes::value_of(best) == 0 ? -1 : Lanes::id_of_max(best);
@@ -54,6 +56,7 @@ template <class Lanes>
 MF_HOST_DEVICE int32_t lightest_replica(const SearchView<Lanes>& state, int32_t expert) {
   int32_t best = -1;
   typename Lanes::Key best_key = 0;
+  MF_UNROLL(1)
   for (int32_t i = state.first_replica(expert); i >= 0; i = state.replica(i).next) {
     const int32_t rank = state.replica(i).rank;
     if (state.gap(rank) >= 0) continue;
@@ -70,18 +73,21 @@ MF_HOST_DEVICE bool spread_expert(CopiesPerRound copies, int32_t expert, SearchV
   const ProblemView& p = state.problem();
   const int32_t donor = p.owner[expert];
   bool moved = false;
+  MF_UNROLL(1)
   while (state.gap(donor) > 0 && state.own_left(expert) > 0) {
     const int32_t i = lightest_replica(state, expert);
     if (i < 0) break;
     state.add(i, amount(state, expert, state.replica(i).rank));
     moved = true;
   }
+  MF_UNROLL(1)
   while (p.has_resident && state.gap(donor) > 0 && state.own_left(expert) > 0) {
     const int32_t r = lightest(state, expert, Receivers::kResident);
     if (r < 0) break;
     state.open(expert, r, amount(state, expert, r));
     moved = true;
   }
+  MF_UNROLL(1)
   while (state.gap(donor) > 0 && state.own_left(expert) > 0) {
     const int32_t r = lightest(state, expert, Receivers::kAny);
     if (r < 0) break;
@@ -97,8 +103,10 @@ template <class Lanes>
 MF_HOST_DEVICE bool donate(CopiesPerRound copies, int32_t donor, SearchView<Lanes>& state) {
   const ProblemView& p = state.problem();
   typename Lanes::Key tried = Lanes::kNoKey;
+  MF_UNROLL(1)
   for (;;) {
     typename Lanes::Key most = 0;
+    MF_UNROLL(1)
     for (int32_t e = p.first_owned[donor] + state.lanes().first(); e < p.first_owned[donor + 1];
          e += Lanes::kCount) {
       const auto key = Lanes::max_key(state.own_left(e), e);
@@ -120,9 +128,11 @@ MF_HOST_DEVICE void search_paper(DonorOrder order, CopiesPerRound copies,
   const ProblemView& p = state.problem();
   state.start(p.tau);
   const int32_t max_rounds = p.replica_slots * p.num_ranks + 2;
+  MF_UNROLL(1)
   for (int32_t round = 0; round < max_rounds; ++round) {
     rate_donors(order, state);
     bool moved = false;
+    MF_UNROLL(1)
     for (int32_t donor = next_donor(state); donor >= 0; donor = next_donor(state)) {
       moved |= paper::donate(copies, donor, state);
     }

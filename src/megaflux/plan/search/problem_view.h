@@ -19,6 +19,7 @@ struct ProblemNumbers {
   int64_t accepted = 0;    // ceil((1 + slack) tau)
   bool is_uniform = true;  // no base, all speeds 1024
   bool has_resident = false;
+  bool has_least = false;  // a replica may need more than one block; else the tables are not read
   int32_t rank_words = 1;  // 64-bit words of a set of ranks
 };
 
@@ -47,8 +48,43 @@ struct ProblemView : ProblemNumbers {
     return has_resident && (resident[expert * rank_words + rank / 64] >> (rank % 64) & 1) != 0;
   }
   MF_HOST_DEVICE int32_t least_blocks(int32_t expert, int32_t rank) const {
+    if (!has_least) return 1;
     return is_resident(expert, rank) ? least_present[expert] : least_fresh[expert];
   }
 };
+
+// value + ceil(value * ppm / 10^6), for value >= 0 below 2^62 / (1 + ppm / 10^6).
+MF_HOST_DEVICE constexpr int64_t scaled_up(int64_t value, int32_t ppm) {
+  constexpr int64_t kMillion = 1'000'000;
+  return value + value / kMillion * ppm + ceil_div(value % kMillion * ppm, kMillion);
+}
+
+// Least blocks of a replica that is to carry `min_rows` rows, if the last block of its expert has
+// `last_rows`. Which instance gets that block depends on ranks, so a replica counts on one full
+// block less than it has.
+MF_HOST_DEVICE constexpr int32_t least_replica(int32_t last_rows, int32_t min_rows,
+                                               int32_t block_rows) {
+  const int32_t missing = min_rows - last_rows;
+  return missing <= 0 ? 1 : 1 + ceil_div(missing, block_rows);
+}
+
+// The least T at which the ranks' capacities hold all blocks; at `high` they do.
+template <class Lanes>
+MF_HOST_DEVICE int64_t least_common_finish(const Lanes& lanes, const ProblemView& problem,
+                                           int64_t high) {
+  const int64_t total = problem.total_blocks;
+  if (total == 0 || problem.num_ranks == 0) return 0;
+  if (problem.is_uniform) return ceil_div<int64_t>(total, problem.num_ranks);
+  int64_t low = 0;  // fails: total > 0
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    int64_t room = 0;
+    for (int32_t r = lanes.first(); r < problem.num_ranks; r += Lanes::kCount) {
+      room += problem.capacity(r, middle);
+    }
+    (lanes.sum(room) >= total ? high : low) = middle;
+  }
+  return high;
+}
 
 }  // namespace megaflux

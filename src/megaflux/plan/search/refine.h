@@ -13,6 +13,7 @@ namespace megaflux {
 template <class Lanes>
 MF_HOST_DEVICE int64_t max_finish(const SearchView<Lanes>& state) {
   typename Lanes::Key most = 0;
+  MF_UNROLL(1)
   for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
     most = std::max(most, static_cast<typename Lanes::Key>(state.finish(r)));
   }
@@ -43,6 +44,7 @@ MF_HOST_DEVICE bool can_hand_over(const SearchView<Lanes>& state, int32_t i, int
   const SearchReplica& replica = state.replica(i);
   if (replica.blocks == 0) return false;
   int32_t rest = replica.blocks - owner_takes(state, i, limit);
+  MF_UNROLL(1)
   for (int32_t j = state.first_replica(replica.expert); j >= 0 && rest > 0;
        j = state.replica(j).next) {
     if (j != i) rest -= std::max(0, std::min(rest, room(state, state.replica(j).rank, limit)));
@@ -55,6 +57,7 @@ template <class Lanes>
 MF_HOST_DEVICE void hand_over(int32_t i, int64_t limit, SearchView<Lanes>& state) {
   const int32_t expert = state.replica(i).expert;
   int32_t rest = state.replica(i).blocks - owner_takes(state, i, limit);
+  MF_UNROLL(1)
   for (int32_t j = state.first_replica(expert); j >= 0 && rest > 0; j = state.replica(j).next) {
     if (j == i) continue;
     const int32_t take = std::min(rest, room(state, state.replica(j).rank, limit));
@@ -77,6 +80,7 @@ MF_HOST_DEVICE void trim(int64_t limit, SearchView<Lanes>& state) {
   // Lanes look at so many replicas at once; the latest that can go does, and those before it are
   // looked at again.
   int32_t end = state.num_replicas();
+  MF_UNROLL(1)
   while (end > 0) {
     const int32_t i = end - 1 - state.lanes().first();
     const bool can_go = i >= 0 && refine::can_hand_over(state, i, limit);
@@ -116,6 +120,7 @@ template <class Lanes>
 MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy) {
   const ProblemView& p = state.problem();
   Offer<Lanes> best;
+  MF_UNROLL(1)
   for (int32_t i = state.lanes().first(); i < state.num_replicas(); i += Lanes::kCount) {
     const SearchReplica& replica = state.replica(i);
     if (replica.blocks == 0) continue;
@@ -123,6 +128,7 @@ MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy) 
     if (owner == busy && state.own_left(replica.expert) > 0) offer(state, replica.rank, i, best);
     if (replica.rank != busy) continue;
     offer(state, owner, i, best);
+    MF_UNROLL(1)
     for (int32_t j = state.first_replica(replica.expert); j >= 0; j = state.replica(j).next) {
       if (j != i) offer(state, state.replica(j).rank, i, best);
     }
@@ -142,6 +148,7 @@ MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy) 
 template <class Lanes>
 MF_HOST_DEVICE int32_t busiest(const SearchView<Lanes>& state) {
   typename Lanes::Key last = 0;
+  MF_UNROLL(1)
   for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
     last = std::max(last, Lanes::max_key(state.finish(r), r));
   }
@@ -177,6 +184,7 @@ MF_HOST_DEVICE bool apply(const Shift& shift, int32_t busy, int64_t before,
 template <class Lanes>
 MF_HOST_DEVICE void level(SearchView<Lanes>& state) {
   const ProblemView& p = state.problem();
+  MF_UNROLL(1)
   for (int32_t step = 0; step < 4 * p.num_ranks; ++step) {
     const int32_t busy = refine::busiest(state);
     const int64_t before = state.finish(busy);
@@ -220,25 +228,58 @@ MF_HOST_DEVICE void reroute(int32_t i, int32_t j, SearchView<Lanes>& state) {
   }
 }
 
+// Whether replicas of experts of `rank` run elsewhere.
+template <class Lanes>
+MF_HOST_DEVICE bool gives_away(const SearchView<Lanes>& state, int32_t rank) {
+  const ProblemView& p = state.problem();
+  bool gives = false;
+  MF_UNROLL(8)
+  for (int32_t e = p.first_owned[rank]; e < p.first_owned[rank + 1]; ++e) {
+    gives |= state.first_replica(e) >= 0;
+  }
+  return gives;
+}
+
+// The first replica from `begin` on that a rank hosts while it gives away blocks of its own; `end`
+// if there is none.
+template <class Lanes>
+MF_HOST_DEVICE int32_t next_detour(const SearchView<Lanes>& state, int32_t begin, int32_t end) {
+  MF_UNROLL(1)
+  for (; begin < end; begin += Lanes::kCount) {
+    const int32_t i = begin + state.lanes().first();
+    const bool found =
+        i < end && state.replica(i).blocks > 0 && gives_away(state, state.replica(i).rank);
+    const auto first = state.lanes().min(found ? i : end);
+    if (first < end) return static_cast<int32_t>(first);
+  }
+  return end;
+}
+
 }  // namespace refine
 
 // Reroutes a -> m -> x into a -> x where rank m hosts an expert of a and gives away as many blocks
 // of its own to x: loads stay, moved blocks fall, and a replica whose blocks all came that way is
 // gone. Example: ranks {1: hosts 1 block of expert 0; its own expert 2 has 3 blocks on rank 2}:
-// rank 2 hosts expert 0's block and 2 blocks of expert 2.
+// rank 2 hosts expert 0's block and 2 blocks of expert 2. Returns how many times that was done.
 template <class Lanes>
-MF_HOST_DEVICE void shorten(SearchView<Lanes>& state) {
+MF_HOST_DEVICE int32_t shorten(SearchView<Lanes>& state) {
   const int32_t count = state.num_replicas();
-  for (int32_t i = 0; i < count; ++i) {
-    if (state.replica(i).blocks == 0) continue;
+  int32_t num_reroutes = 0;
+  MF_UNROLL(1)
+  for (int32_t i = refine::next_detour(state, 0, count); i < count;
+       i = refine::next_detour(state, i + 1, count)) {
     typename Lanes::Key first = Lanes::kNoKey;
+    MF_UNROLL(1)
     for (int32_t j = state.lanes().first(); j < count && first == Lanes::kNoKey;
          j += Lanes::kCount) {
       if (refine::can_reroute(state, i, j)) first = static_cast<typename Lanes::Key>(j);
     }
     first = state.lanes().min(first);
-    if (first != Lanes::kNoKey) refine::reroute(i, static_cast<int32_t>(first), state);
+    if (first == Lanes::kNoKey) continue;
+    refine::reroute(i, static_cast<int32_t>(first), state);
+    ++num_reroutes;
   }
+  return num_reroutes;
 }
 
 }  // namespace megaflux

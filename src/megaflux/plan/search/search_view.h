@@ -24,18 +24,24 @@ struct SearchReplica {
   int32_t next = -1;   // next replica of the expert, -1 = last
 };
 
+// What a search knows of one expert.
+struct SearchExpert {
+  int32_t left = 0;      // blocks the owner still computes
+  int32_t head = -1;     // first replica, -1 = none
+  uint64_t holders = 0;  // of ranks 0 ... 63 the owner and those with a replica
+};
+
 // Where a search keeps what it changes.
 struct SearchMemory {
-  int32_t* gap = nullptr;         // [R] load with lambda minus capacity at the target
-  int32_t* capacity = nullptr;    // [R] at the target
-  int32_t* slots_left = nullptr;  // [R]
-  int32_t* own_left = nullptr;    // [num_experts] blocks the owner still computes
-  int32_t* head = nullptr;        // [num_experts] first replica, -1 = none
-  uint64_t* holders = nullptr;  // [num_experts, rank_words] the owner and the ranks with a replica
+  int32_t* gap = nullptr;           // [R] load with lambda minus capacity at the target
+  int32_t* capacity = nullptr;      // [R] at the target
+  int32_t* slots_left = nullptr;    // [R]
+  int32_t* scratch = nullptr;       // [R]
+  SearchExpert* experts = nullptr;  // [num_experts]
+  uint64_t* more_holders =
+      nullptr;  // [num_experts, rank_words - 1] holders of the ranks from 64 on
   // [2 R s] in the order of opening; dropped ones stay, and refining opens at most as many again.
   SearchReplica* replicas = nullptr;
-  uint8_t* rank_marks = nullptr;  // [R] scratch
-  int32_t* rank_keys = nullptr;   // [R] scratch
 };
 
 template <class Lanes>
@@ -43,15 +49,21 @@ class SearchView {
  public:
   SearchView() = default;
   MF_HOST_DEVICE SearchView(Lanes lanes, const ProblemView& problem, const SearchMemory& memory)
-      : lanes_(lanes), problem_(problem), memory_(memory) {}
+      : lanes_(lanes),
+        problem_(problem),
+        memory_(memory),
+        gap_(memory.gap),
+        slots_left_(memory.slots_left),
+        scratch_(memory.scratch) {}
 
   MF_HOST_DEVICE const Lanes& lanes() const { return lanes_; }
   MF_HOST_DEVICE const ProblemView& problem() const { return problem_; }
   // > 0 excess, < 0 deficit against the capacity at the target.
-  MF_HOST_DEVICE int32_t gap(int32_t rank) const { return memory_.gap[rank]; }
-  MF_HOST_DEVICE int32_t load(int32_t rank) const {
-    return memory_.gap[rank] + memory_.capacity[rank];
-  }
+  MF_HOST_DEVICE int32_t gap(int32_t rank) const { return gap_.at(rank); }
+  MF_HOST_DEVICE int32_t load(int32_t rank) const { return gap_.at(rank) + memory_.capacity[rank]; }
+  // Of the lane's own ranks.
+  MF_HOST_DEVICE int32_t own_gap(int32_t i) const { return gap_.own(i); }
+  MF_HOST_DEVICE int32_t own_slots(int32_t i) const { return slots_left_.own(i); }
   // When `rank` finishes with `more` blocks on top of its load.
   MF_HOST_DEVICE int64_t finish(int32_t rank, int32_t more = 0) const {
     if constexpr (Lanes::kIsUniform) return load(rank) + more;
@@ -63,27 +75,27 @@ class SearchView {
     }
     return problem_.capacity(rank, finish_time);
   }
-  MF_HOST_DEVICE int32_t own_left(int32_t expert) const { return memory_.own_left[expert]; }
-  MF_HOST_DEVICE int32_t slots_left(int32_t rank) const { return memory_.slots_left[rank]; }
+  MF_HOST_DEVICE int32_t own_left(int32_t expert) const { return memory_.experts[expert].left; }
+  MF_HOST_DEVICE int32_t slots_left(int32_t rank) const { return slots_left_.at(rank); }
   MF_HOST_DEVICE int32_t num_replicas() const { return num_replicas_; }
   MF_HOST_DEVICE const SearchReplica& replica(int32_t i) const { return memory_.replicas[i]; }
-  MF_HOST_DEVICE int32_t first_replica(int32_t expert) const { return memory_.head[expert]; }
-  MF_HOST_DEVICE uint8_t* rank_marks() const { return memory_.rank_marks; }
-  MF_HOST_DEVICE int32_t* rank_keys() const { return memory_.rank_keys; }
+  MF_HOST_DEVICE int32_t first_replica(int32_t expert) const {
+    return memory_.experts[expert].head;
+  }
+  // A number a rank, for whoever searches.
+  MF_HOST_DEVICE typename Lanes::RankValues& scratch() { return scratch_; }
+  MF_HOST_DEVICE const typename Lanes::RankValues& scratch() const { return scratch_; }
 
   // True for the owner and for ranks with a replica.
   MF_HOST_DEVICE bool holds(int32_t expert, int32_t rank) const {
-    return (memory_.holders[expert * problem_.rank_words + rank / 64] >> (rank % 64) & 1) != 0;
+    return (holder_word(expert, rank) >> (rank % 64) & 1) != 0;
   }
   // Position of the replica of `expert` on `rank`, -1 = none.
   MF_HOST_DEVICE int32_t find(int32_t expert, int32_t rank) const {
-    int32_t i = memory_.head[expert];
+    int32_t i = memory_.experts[expert].head;
+    MF_UNROLL(1)
     while (i >= 0 && memory_.replicas[i].rank != rank) i = memory_.replicas[i].next;
     return i;
-  }
-  // A new replica of `expert` may be opened on `rank`, whatever its size.
-  MF_HOST_DEVICE bool can_open(int32_t expert, int32_t rank) const {
-    return memory_.slots_left[rank] > 0 && !holds(expert, rank);
   }
   // The least blocks with which a new replica of `expert` pays: its least size, and more than
   // lambda.
@@ -106,47 +118,57 @@ class SearchView {
 
  private:
   MF_HOST_DEVICE uint64_t& holder_word(int32_t expert, int32_t rank) const {
-    return memory_.holders[expert * problem_.rank_words + rank / 64];
+    if (Lanes::kMaxRanks <= 64 || rank < 64) return memory_.experts[expert].holders;
+    return memory_.more_holders[expert * (problem_.rank_words - 1) + rank / 64 - 1];
   }
   static MF_HOST_DEVICE uint64_t bit(int32_t rank) { return uint64_t{1} << (rank % 64); }
+  MF_HOST_DEVICE void reset_expert(int32_t expert);
 
   Lanes lanes_;
   ProblemView problem_;
   SearchMemory memory_;
+  typename Lanes::RankValues gap_, slots_left_, scratch_;
   int32_t num_replicas_ = 0;
 };
+
+// All blocks of `expert` on its owner.
+template <class Lanes>
+MF_HOST_DEVICE void SearchView<Lanes>::reset_expert(int32_t expert) {
+  memory_.experts[expert] = {problem_.blocks[expert], -1, 0};
+  MF_UNROLL(1)
+  for (int32_t w = 0; w < problem_.rank_words - 1; ++w) {
+    memory_.more_holders[expert * (problem_.rank_words - 1) + w] = 0;
+  }
+  holder_word(expert, problem_.owner[expert]) = bit(problem_.owner[expert]);
+}
 
 template <class Lanes>
 MF_HOST_DEVICE void SearchView<Lanes>::reset() {
   num_replicas_ = 0;
-  for (int32_t e = lanes_.first(); e < problem_.num_experts; e += Lanes::kCount) {
-    memory_.own_left[e] = problem_.blocks[e];
-    memory_.head[e] = -1;
-    for (int32_t w = 0; w < problem_.rank_words; ++w) {
-      memory_.holders[e * problem_.rank_words + w] = 0;
-    }
-    holder_word(e, problem_.owner[e]) = bit(problem_.owner[e]);
-  }
+  MF_UNROLL(1)
+  for (int32_t e = lanes_.first(); e < problem_.num_experts; e += Lanes::kCount) reset_expert(e);
   lanes_.sync();
 }
 
 template <class Lanes>
 MF_HOST_DEVICE void SearchView<Lanes>::start(int64_t target) {
   lanes_.sync();
+  MF_UNROLL(1)
   for (int32_t i = lanes_.first(); i < num_replicas_; i += Lanes::kCount) {
-    const int32_t e = memory_.replicas[i].expert;
-    memory_.own_left[e] = problem_.blocks[e];
-    memory_.head[e] = -1;
-    for (int32_t w = 0; w < problem_.rank_words; ++w) {
-      memory_.holders[e * problem_.rank_words + w] =
-          w == problem_.owner[e] / 64 ? bit(problem_.owner[e]) : 0;
-    }
+    // The end of an expert's list, so that one lane resets it.
+    const SearchReplica& replica = memory_.replicas[i];
+    if (replica.blocks > 0 && replica.next < 0) reset_expert(replica.expert);
   }
   num_replicas_ = 0;
-  for (int32_t r = lanes_.first(); r < problem_.num_ranks; r += Lanes::kCount) {
-    memory_.capacity[r] = capacity(r, target);
-    memory_.gap[r] = problem_.fixed_load[r] - memory_.capacity[r];
-    memory_.slots_left[r] = problem_.replica_slots;
+  const int32_t num_own = lanes_.num_own(problem_.num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) {
+    const int32_t r = lanes_.rank_of(i);
+    const bool exists = r < problem_.num_ranks;
+    const int32_t capacity_at = exists ? capacity(r, target) : 0;
+    if (exists) memory_.capacity[r] = capacity_at;
+    gap_.set_own(i, exists ? problem_.fixed_load[r] - capacity_at : 0);
+    slots_left_.set_own(i, exists ? problem_.replica_slots : 0);
+    scratch_.set_own(i, 0);
   }
   lanes_.sync();
 }
@@ -156,14 +178,15 @@ MF_HOST_DEVICE int32_t SearchView<Lanes>::open(int32_t expert, int32_t rank, int
   lanes_.sync();
   const int32_t i = num_replicas_++;
   if (lanes_.is_writer()) {
-    memory_.replicas[i] = {expert, rank, blocks, memory_.head[expert]};
-    memory_.head[expert] = i;
+    SearchExpert& state = memory_.experts[expert];
+    memory_.replicas[i] = {expert, rank, blocks, state.head};
+    state.head = i;
+    state.left -= blocks;
     holder_word(expert, rank) |= bit(rank);
-    --memory_.slots_left[rank];
-    memory_.own_left[expert] -= blocks;
-    memory_.gap[rank] += blocks;
-    memory_.gap[problem_.owner[expert]] += problem_.lambda_blocks - blocks;
   }
+  slots_left_.add(rank, -1);
+  gap_.add(rank, blocks);
+  gap_.add(problem_.owner[expert], problem_.lambda_blocks - blocks);
   lanes_.sync();
   return i;
 }
@@ -171,13 +194,14 @@ MF_HOST_DEVICE int32_t SearchView<Lanes>::open(int32_t expert, int32_t rank, int
 template <class Lanes>
 MF_HOST_DEVICE void SearchView<Lanes>::add(int32_t i, int32_t blocks) {
   lanes_.sync();
+  const SearchReplica replica = memory_.replicas[i];
+  lanes_.sync();
   if (lanes_.is_writer()) {
-    SearchReplica& replica = memory_.replicas[i];
-    replica.blocks += blocks;
-    memory_.own_left[replica.expert] -= blocks;
-    memory_.gap[replica.rank] += blocks;
-    memory_.gap[problem_.owner[replica.expert]] -= blocks;
+    memory_.replicas[i].blocks += blocks;
+    memory_.experts[replica.expert].left -= blocks;
   }
+  gap_.add(replica.rank, blocks);
+  gap_.add(problem_.owner[replica.expert], -blocks);
   lanes_.sync();
 }
 
@@ -186,18 +210,21 @@ MF_HOST_DEVICE void SearchView<Lanes>::drop(int32_t i) {
   const SearchReplica replica = memory_.replicas[i];
   lanes_.sync();
   if (lanes_.is_writer()) {
-    // Lambda first: blocks and lambda together may pass 31 bits.
-    memory_.gap[problem_.owner[replica.expert]] -= problem_.lambda_blocks;
     memory_.replicas[i].blocks = 0;
-    memory_.own_left[replica.expert] += replica.blocks;
-    memory_.gap[replica.rank] -= replica.blocks;
-    memory_.gap[problem_.owner[replica.expert]] += replica.blocks;
-    int32_t* link = &memory_.head[replica.expert];
+    SearchExpert& state = memory_.experts[replica.expert];
+    state.left += replica.blocks;
+    int32_t* link = &state.head;
+    MF_UNROLL(1)
     while (*link != i) link = &memory_.replicas[*link].next;
     *link = replica.next;
     holder_word(replica.expert, replica.rank) &= ~bit(replica.rank);
-    ++memory_.slots_left[replica.rank];
   }
+  const int32_t owner = problem_.owner[replica.expert];
+  slots_left_.add(replica.rank, 1);
+  gap_.add(replica.rank, -replica.blocks);
+  // Lambda first: blocks and lambda together may pass 31 bits.
+  gap_.add(owner, -problem_.lambda_blocks);
+  gap_.add(owner, replica.blocks);
   lanes_.sync();
 }
 

@@ -1,0 +1,260 @@
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "megaflux/base/check.h"
+#include "megaflux/moe/owner_table.h"
+#include "megaflux/plan/device_planner_cuda.h"
+#include "megaflux/plan/planner_device.cuh"
+
+namespace megaflux {
+namespace {
+
+// The threads of Lanes' block; a launch bound has to be a constant.
+template <class Lanes>
+inline constexpr int32_t kThreads = planner_threads(sizeof(typename Lanes::Key) == 8
+                                                        ? PlannerLanes::kWide128
+                                                        : PlannerLanes::kNarrow32);
+
+template <class Lanes>
+__global__ void __launch_bounds__(kThreads<Lanes>, 1)
+    plan_kernel(const __grid_constant__ DevicePlannerParams params, const int32_t* loads,
+                const int32_t* resident, std::byte* plan, DevicePlanReport* report) {
+  extern __shared__ uint4 shared[];
+  plan_on_device<Lanes>(params, loads, resident, plan, report,
+                        reinterpret_cast<std::byte*>(shared));
+}
+
+constexpr int64_t kMostNarrowBlocks = (int64_t{1} << 20) - 1;  // below half of a key's values
+
+// The tables of a configuration as the device wants them.
+struct HostTables {
+  std::vector<DeviceDomain> domains;
+  std::vector<int32_t> owned, owner_place, first_owned, ranks;
+  std::vector<int64_t> base, speed;
+  int32_t most_ranks = 0;
+};
+
+void append_rank(const PlanConfig& config, int32_t rank, int32_t units, HostTables& tables) {
+  DeviceDomain& domain = tables.domains.back();
+  const int32_t base = config.base_blocks.empty() ? 0 : config.base_blocks[rank];
+  const int32_t speed = config.speed.empty() ? 1024 : config.speed[rank];
+  tables.first_owned.push_back(domain.num_experts);
+  for (int32_t e = 0; e < config.dims.num_experts; ++e) {
+    if (config.owner_of[e] != rank) continue;
+    tables.owner_place[e] = static_cast<int32_t>(tables.ranks.size());
+    tables.owned.push_back(e);
+    ++domain.num_experts;
+  }
+  tables.ranks.push_back(rank);
+  tables.base.push_back(int64_t{base} * units);
+  tables.speed.push_back(speed);
+  if (base != 0 || speed != 1024) domain.is_uniform = 0;
+  ++domain.num_ranks;
+}
+
+HostTables make_tables(const PlanConfig& config, int32_t units) {
+  HostTables tables;
+  tables.owner_place.assign(config.dims.num_experts, -1);
+  std::vector<int32_t> ids(config.domain_of);
+  if (ids.empty()) ids = {0};
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  for (const int32_t id : ids) {
+    DeviceDomain domain;
+    domain.first_rank = static_cast<int32_t>(tables.ranks.size());
+    domain.first_expert = static_cast<int32_t>(tables.owned.size());
+    tables.domains.push_back(domain);
+    for (int32_t r = 0; r < config.dims.num_ranks; ++r) {
+      const bool is_here = config.domain_of.empty() || config.domain_of[r] == id;
+      const bool is_active = config.active.empty() || config.active[r] != 0;
+      if (is_here && is_active) append_rank(config, r, units, tables);
+    }
+    if (tables.domains.back().num_ranks == 0) {
+      tables.domains.pop_back();
+      continue;
+    }
+    tables.first_owned.push_back(tables.domains.back().num_experts);
+    tables.most_ranks = std::max(tables.most_ranks, tables.domains.back().num_ranks);
+  }
+  for (int32_t e = 0; e < config.dims.num_experts; ++e) {
+    if (tables.owner_place[e] < 0) tables.owned.push_back(e);
+  }
+  return tables;
+}
+
+// The narrowest lanes that hold the problem.
+PlannerLanes choose_lanes(const PlanConfig& config, const HostTables& tables, int64_t max_rows) {
+  const auto& dims = config.dims;
+  const bool is_uniform =
+      std::all_of(tables.domains.begin(), tables.domains.end(),
+                  [](const DeviceDomain& domain) { return domain.is_uniform != 0; });
+  const bool is_quota = config.planner == PlannerKind::kQuota;
+  int64_t most = is_quota ? max_rows : max_rows / dims.block_rows + dims.num_experts;
+  if (config.objective == Objective::kBackward) {
+    most += int64_t{config.lambda_blocks} * dims.num_ranks * dims.replica_slots;
+  }
+  if (!is_uniform || is_quota || most > kMostNarrowBlocks || tables.most_ranks > 64) {
+    return PlannerLanes::kWide128;
+  }
+  const bool is_small = tables.most_ranks <= 32;
+  if (config.objective == Objective::kCost) {
+    return is_small ? PlannerLanes::kCost32 : PlannerLanes::kCost64;
+  }
+  return is_small ? PlannerLanes::kNarrow32 : PlannerLanes::kNarrow64;
+}
+
+// How many searches fit side by side, and the shared memory that takes.
+void fit_shared_memory(size_t limit, DevicePlannerParams& params) {
+  place_memory(params);
+  const size_t plan_bytes = round_up(PlanLayout(params.dims).total_bytes, size_t{16});
+  const size_t room = limit - std::min<size_t>(limit, params.search_offset);
+  const auto fitting = static_cast<int32_t>(room / params.search_bytes);
+  MF_INVARIANT(fitting >= 1 && plan_bytes <= room, "the planner needs ", params.search_offset,
+               " bytes of shared memory beside ", params.search_bytes, " a search, of ", limit);
+  params.num_searches = std::min(fitting, planner_threads(params.lanes) / 32);
+  const size_t search_bytes = static_cast<size_t>(params.num_searches) * params.search_bytes;
+  params.shared_bytes =
+      static_cast<uint32_t>(params.search_offset + std::max(plan_bytes, search_bytes));
+}
+
+// Copies vectors into one piece of device memory.
+class TableWriter {
+ public:
+  template <typename T>
+  size_t add(const std::vector<T>& values) {
+    bytes_.resize(round_up(bytes_.size(), size_t{16}));
+    const size_t at = bytes_.size();
+    const auto* begin = reinterpret_cast<const std::byte*>(values.data());
+    bytes_.insert(bytes_.end(), begin, begin + values.size() * sizeof(T));
+    return at;
+  }
+  DeviceMemory upload(int32_t device) const {
+    DeviceMemory memory(device, bytes_.size());
+    const CurrentDevice current(device);
+    MF_CUDA(cudaMemcpy(memory.data(), bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice));
+    return memory;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+DeviceMemory upload_tables(const PlanConfig& config, const HostTables& tables, int32_t device,
+                           DevicePlannerParams& params) {
+  TableWriter writer;
+  const size_t domains = writer.add(tables.domains), owner_of = writer.add(config.owner_of),
+               owned = writer.add(tables.owned), owner_place = writer.add(tables.owner_place),
+               first_owned = writer.add(tables.first_owned), ranks = writer.add(tables.ranks),
+               base = writer.add(tables.base), speed = writer.add(tables.speed);
+  DeviceMemory memory = writer.upload(device);
+  const auto place = [&memory]<typename T>(size_t offset, const T*& pointer) {
+    pointer = reinterpret_cast<const T*>(memory.data() + offset);
+  };
+  place(domains, params.domains);
+  place(owner_of, params.owner_of);
+  place(owned, params.owned);
+  place(owner_place, params.owner_place);
+  place(first_owned, params.first_owned);
+  place(ranks, params.ranks);
+  place(base, params.base);
+  place(speed, params.speed);
+  return memory;
+}
+
+DevicePlannerParams make_params(const PlanConfig& config, const HostTables& tables,
+                                int64_t max_rows) {
+  const bool is_quota = config.planner == PlannerKind::kQuota;
+  DevicePlannerParams params;
+  params.dims = config.dims;
+  if (is_quota) params.dims.block_rows = 1;
+  params.units = config.dims.block_rows / params.dims.block_rows;
+  params.planner = config.planner;
+  params.objective = config.objective;
+  params.lanes = choose_lanes(config, tables, max_rows);
+  // Rows have min_rows_per_replica; the least size of a copy is a matter of blocks.
+  params.min_copy_blocks = is_quota ? 1 : config.min_copy_blocks;
+  params.min_rows_per_replica = config.min_rows_per_replica;
+  params.has_least = is_quota || params.min_copy_blocks > 1 || params.min_rows_per_replica > 1;
+  if (config.objective == Objective::kBackward) {
+    params.lambda_blocks = config.lambda_blocks * params.units;
+  }
+  params.slack_ppm = config.slack_ppm;
+  params.min_forward_rows = config.min_forward_rows;
+  params.max_blocks = params.lanes == PlannerLanes::kWide128 ? INT32_MAX : kMostNarrowBlocks;
+  if (config.cost) params.cost = *config.cost;
+  params.num_domains = static_cast<int32_t>(tables.domains.size());
+  params.num_places = static_cast<int32_t>(tables.ranks.size());
+  params.rank_words = ceil_div(most_ranks(params.lanes), 64);
+  return params;
+}
+
+PlanConfig with_owners(PlanConfig config) {
+  if (config.owner_of.empty()) {
+    config.owner_of = contiguous_owners(config.dims.num_experts, config.dims.num_ranks);
+  }
+  return config;
+}
+
+}  // namespace
+
+void check_device_config(const PlanConfig& config) {
+  check_config(config);
+  const auto check = [](const char* name, int32_t value, int32_t most) {
+    if (value <= most) return;
+    throw_error(ErrorCode::kUnsupported, name, ": ", value, ", a device plans with at most ", most);
+  };
+  check("num_experts", config.dims.num_experts, kMaxDeviceExperts);
+  check("num_ranks", config.dims.num_ranks, kMaxDeviceRanks);
+  check("replica_slots", config.dims.replica_slots, kMaxDeviceSlots);
+  if (is_baseline(config.planner)) {
+    throw_error(ErrorCode::kUnsupported, "planner: ", planner_name(config.planner),
+                " runs on the host only; a device has megaflux, paper, quota and fixed");
+  }
+}
+
+std::string describe(const DevicePlanReport& report) {
+  switch (report.status) {
+    case DevicePlanStatus::kPlanned:
+      return {};
+    case DevicePlanStatus::kOrphans:
+      return "no legal plan: " + std::to_string(report.num_orphans) +
+             " expert(s) have rows, and their owner is inactive";
+    case DevicePlanStatus::kTooManyRows:
+      return "loads: a negative number of rows, 2^31 rows or more in all, or more blocks than "
+             "max_rows of the planner allows";
+  }
+  return "unknown status";
+}
+
+DevicePlanner::DevicePlanner(PlanConfig config, int32_t device, int64_t max_rows)
+    : config_(with_owners(std::move(config))), device_(device) {
+  check_device_config(config_);
+  MF_CHECK(max_rows >= 1 && max_rows <= INT32_MAX, "max_rows: ", max_rows, " is outside [1, ",
+           INT32_MAX, "]");
+  const CurrentDevice current(device);
+  const HostTables tables =
+      make_tables(config_, config_.planner == PlannerKind::kQuota ? config_.dims.block_rows : 1);
+  params_ = make_params(config_, tables, max_rows);
+  int limit = 0;
+  MF_CUDA(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  fit_shared_memory(static_cast<size_t>(limit), params_);
+  tables_ = upload_tables(config_, tables, device, params_);
+  with_planner_lanes(params_.lanes, [&]<class Lanes>() {
+    MF_CUDA(cudaFuncSetAttribute(plan_kernel<Lanes>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 limit));
+  });
+}
+
+void DevicePlanner::launch(const int32_t* loads, const int32_t* resident, std::byte* plan,
+                           DevicePlanReport* report, cudaStream_t stream) const {
+  const CurrentDevice current(device_);
+  with_planner_lanes(params_.lanes, [&]<class Lanes>() {
+    plan_kernel<Lanes><<<1, kThreads<Lanes>, params_.shared_bytes, stream>>>(
+        params_, loads, resident, plan, report);
+  });
+  MF_CUDA(cudaGetLastError());
+}
+
+}  // namespace megaflux

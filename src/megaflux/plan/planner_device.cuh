@@ -1,0 +1,211 @@
+// The planner on the device: one block makes the plan that the host makes of the same loads, byte
+// for byte. A kernel calls plan_on_device with the lanes that
+// DevicePlanner chose (with_planner_lanes).
+#pragma once
+
+#include <cstdint>
+
+#include "megaflux/plan/layout_device.cuh"
+#include "megaflux/plan/measure_device.cuh"
+#include "megaflux/plan/portfolio_device.cuh"
+
+namespace megaflux {
+
+using NarrowLanes32 = WarpLanes<1, int32_t, true, false>;
+using NarrowLanes64 = WarpLanes<2, int32_t, true, false>;
+using CostLanes32 = WarpLanes<1, int32_t, true, true>;
+using CostLanes64 = WarpLanes<2, int32_t, true, true>;
+using WideLanes128 = WarpLanes<4, int64_t, false, true>;
+
+// What all domains together say about the gates.
+struct StepFacts {
+  int64_t tau = 0;
+  int64_t finish = 0;  // largest of fixed placement
+  int64_t total_blocks = 0;
+  uint64_t fixed_objective = 0;
+  bool is_uniform = true;
+};
+
+// Every warp computes them for itself.
+template <class Lanes>
+__device__ StepFacts measure_step(const DevicePlannerParams& params, PlannerMemory& memory) {
+  StepFacts step;
+  MF_UNROLL(1)
+  for (int32_t d = 0; d < params.num_domains; ++d) {
+    ProblemView problem = view_domain<Lanes>(params, d, memory);
+    problem.fixed_load = memory.fixed_load + memory.domains[d].first_rank;  // not sorted yet
+    const int64_t finish = measure_domain<Lanes>(params.slack_ppm, problem);
+    uint64_t objective = static_cast<uint64_t>(finish);
+    if constexpr (Lanes::kHasCosts) {
+      if (params.objective == Objective::kCost) {
+        const SearchView<Lanes> fixed(Lanes{}, problem, SearchMemory{});
+        objective = predict_ns(params, fixed);
+      }
+    }
+    step.fixed_objective = max(step.fixed_objective, objective);
+    if (threadIdx.x == 0) memory.fixed_objectives[d] = objective;
+    step.finish = max(step.finish, finish);
+    step.tau = max(step.tau, problem.tau);
+    step.total_blocks += problem.total_blocks;
+    step.is_uniform = step.is_uniform && problem.is_uniform;
+  }
+  return step;
+}
+
+template <class Lanes>
+__device__ bool gate_refuses(const DevicePlannerParams& params, const StepFacts& step,
+                             const int32_t* resident, PlannerMemory& memory) {
+  int32_t cover = 0;
+  for (int32_t q = Lanes::first(); q < params.num_places; q += 32) {
+    cover = max(cover, memory.fixed_load[q]);
+  }
+  cover = __reduce_max_sync(kWholeWarp, cover);
+  bool is_held = false;
+  const int32_t slots = params.dims.num_ranks * params.dims.replica_slots;
+  for (int32_t i = Lanes::first(); resident != nullptr && i < slots; i += 32) {
+    is_held = is_held || __ldcg(resident + i) >= 0;
+  }
+  is_held = __any_sync(kWholeWarp, is_held);
+  const int64_t unit = params.units;
+  return pre_gate_refuses(params.cost,
+                          {.gain_blocks = ceil_div(max(int64_t{0}, step.finish - step.tau), unit),
+                           .cover_blocks = cover / unit,
+                           .copy_is_free = is_held || !step.is_uniform});
+}
+
+// Decides one domain; its replicas are appended to the drafts. Whole block.
+template <class Lanes>
+__device__ void plan_domain(const DevicePlannerParams& params, int32_t d, PlannerMemory& memory) {
+  const DeviceDomain domain = memory.domains[d];
+  ProblemView problem = view_domain<Lanes>(params, d, memory);
+  const int64_t most = measure_domain<Lanes>(params.slack_ppm, problem);
+  const auto warp = static_cast<int32_t>(threadIdx.x / 32);
+  SearchView<Lanes> state(Lanes{}, problem,
+                          memory.search<Lanes>(params, warp < params.num_searches ? warp : 0));
+  const bool is_cost = params.objective == Objective::kCost;
+  if (warp < params.num_searches) state.reset();
+  if (threadIdx.x == 0) {
+    DeviceScore fixed;
+    fixed.objective = fixed.reached = memory.fixed_objectives[d];
+    const bool has_slack = !is_cost && params.planner != PlannerKind::kQuota;
+    if (has_slack) fixed.reached = max(fixed.reached, static_cast<uint64_t>(problem.accepted));
+    post_score(fixed, kBestScore, memory.scores);
+    memory.facts.domain_drafts = 0;
+    memory.facts.domain_search_id = -1;
+    memory.facts.domain_objective = fixed.objective;
+  }
+  __syncthreads();
+  const bool is_balanced = problem.total_blocks == 0 || (!is_cost && most <= problem.tau &&
+                                                         params.planner != PlannerKind::kQuota);
+  if (!is_balanced && params.dims.replica_slots > 0) {
+    run_members(params, domain, most, state, memory);
+  }
+  if (threadIdx.x == 0) {
+    PlannerFacts& facts = memory.facts;
+    facts.num_drafts += facts.domain_drafts;
+    if (d == 0 || facts.domain_objective > facts.objective) {
+      facts.objective = facts.domain_objective;
+      facts.search_id = facts.domain_search_id;
+    }
+  }
+  __syncthreads();
+}
+
+// Decides all domains, or refuses to search; returns what the gate said. Whole block.
+template <class Lanes>
+__device__ GateDecision decide(const DevicePlannerParams& params, const StepFacts& step,
+                               const int32_t* resident, PlannerMemory& memory) {
+  const bool searches = params.planner != PlannerKind::kFixed;
+  const bool is_cost = params.objective == Objective::kCost && searches;
+  GateDecision gate = GateDecision::kNotAsked;
+  if (searches && total_rows(memory) < params.min_forward_rows) {
+    gate = GateDecision::kFewRows;
+  }
+  if constexpr (Lanes::kHasCosts) {
+    if (gate == GateDecision::kNotAsked && is_cost &&
+        gate_refuses<Lanes>(params, step, resident, memory)) {
+      gate = GateDecision::kPreGate;
+    }
+  }
+  if (gate == GateDecision::kNotAsked && searches) {
+    MF_UNROLL(1)
+    for (int32_t d = 0; d < params.num_domains; ++d) {
+      sort_experts(params, d, memory);
+      if (resident != nullptr) clear_resident(params, memory);
+      __syncthreads();
+      if (resident != nullptr) {
+        mark_resident(params, memory.domains[d], resident, memory);
+        __syncthreads();
+      }
+      plan_domain<Lanes>(params, d, memory);
+    }
+    if (!is_cost) return gate;
+    return memory.facts.num_drafts == 0 ? GateDecision::kFixed : GateDecision::kReplicate;
+  }
+  if (threadIdx.x == 0) {
+    const bool is_time = params.objective == Objective::kCost;
+    uint64_t objective = step.fixed_objective - (is_time ? params.cost.plan_ns : 0);
+    if (is_cost) objective += params.cost.pre_gate_ns;
+    memory.facts.objective = objective;
+  }
+  __syncthreads();
+  return gate;
+}
+
+// Makes the plan of one step. All threads of a block of planner_threads(params.lanes) call it,
+// with
+// params.shared_bytes of shared memory, 16-byte aligned. `loads` is [P, E] rows by source,
+// `resident` [P s] or null (nothing is resident), `plan` has PlanLayout(params.dims).total_bytes
+// and is 16-byte aligned; like `loads` they may be memory that other ranks wrote before a signal
+// this block has seen. Ends with the report and, if its status is kPlanned, the plan written by
+// this block; the caller orders what reads them.
+template <class Lanes>
+__device__ void plan_on_device(const DevicePlannerParams& params, const int32_t* loads,
+                               const int32_t* resident, std::byte* plan, DevicePlanReport* report,
+                               std::byte* shared) {
+  PlannerMemory& memory = *reinterpret_cast<PlannerMemory*>(shared);
+  const ExpertTables tables = load_tables(params, static_cast<int32_t>(threadIdx.x));
+  clear_counts(params, memory);
+  __syncthreads();
+  sum_rows(params, loads, memory);
+  copy_tables(params, tables, memory);
+  __syncthreads();
+  count_blocks(params, memory);
+  __syncthreads();
+  const StepFacts step = measure_step<Lanes>(params, memory);
+  DevicePlanStatus status = DevicePlanStatus::kPlanned;
+  if (memory.facts.error != 0 || total_rows(memory) > INT32_MAX ||
+      step.total_blocks > params.max_blocks) {
+    status = DevicePlanStatus::kTooManyRows;
+  } else if (memory.facts.num_orphans != 0) {
+    status = DevicePlanStatus::kOrphans;
+  }
+  GateDecision gate = GateDecision::kNotAsked;
+  if (status == DevicePlanStatus::kPlanned) {
+    gate = decide<Lanes>(params, step, resident, memory);
+    const bool refused = gate != GateDecision::kNotAsked && gate != GateDecision::kReplicate;
+    lay_out(params, static_cast<uint16_t>(refused ? kPlanGateRefused : 0), resident, memory, plan);
+  }
+  if (threadIdx.x == 0) {
+    *report = {status, gate, static_cast<int32_t>(memory.facts.num_orphans), step.tau};
+  }
+}
+
+// Calls f.template operator()<Lanes>() with the lanes of the parameters.
+template <class F>
+void with_planner_lanes(PlannerLanes lanes, F&& f) {
+  switch (lanes) {
+    case PlannerLanes::kNarrow32:
+      return f.template operator()<NarrowLanes32>();
+    case PlannerLanes::kNarrow64:
+      return f.template operator()<NarrowLanes64>();
+    case PlannerLanes::kCost32:
+      return f.template operator()<CostLanes32>();
+    case PlannerLanes::kCost64:
+      return f.template operator()<CostLanes64>();
+    case PlannerLanes::kWide128:
+      return f.template operator()<WideLanes128>();
+  }
+}
+
+}  // namespace megaflux

@@ -1,0 +1,130 @@
+// A search by many lanes ends with the replicas, in the order, that one lane finds.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "megaflux/base/rng.h"
+#include "megaflux/moe/owner_table.h"
+#include "megaflux/plan/problem.h"
+#include "megaflux/plan/search/members.h"
+#include "megaflux/plan/search/quota.h"
+#include "megaflux/plan/search_state.h"
+#include "plan/planner_fixture.h"
+#include "search_lanes/barrier_lanes.h"
+
+namespace megaflux {
+
+bool operator==(const SearchReplica& a, const SearchReplica& b) {
+  return a.expert == b.expert && a.rank == b.rank && a.blocks == b.blocks;
+}
+
+namespace {
+
+using Lanes = BarrierLanes<3, 4>;
+
+// What the lanes of a search share.
+struct LaneMemory {
+  explicit LaneMemory(const DomainProblem& problem)
+      : ranks(4 * Lanes::kMaxRanks, -7),
+        experts(problem.num_experts),
+        more_holders(static_cast<size_t>(problem.num_experts) * (problem.rank_words - 1)),
+        replicas(2 * static_cast<size_t>(problem.num_ranks) * problem.replica_slots) {}
+  SearchMemory view() {
+    return {.gap = ranks.data(),
+            .capacity = ranks.data() + Lanes::kMaxRanks,
+            .slots_left = ranks.data() + 2 * Lanes::kMaxRanks,
+            .scratch = ranks.data() + 3 * Lanes::kMaxRanks,
+            .experts = experts.data(),
+            .more_holders = more_holders.data(),
+            .replicas = replicas.data()};
+  }
+  std::vector<int32_t> ranks;
+  std::vector<SearchExpert> experts;
+  std::vector<uint64_t> more_holders;
+  std::vector<SearchReplica> replicas;
+};
+
+// The replicas that `search(state)` leaves, found by one lane and by several.
+template <typename Search>
+void expect_equal_searches(const DomainProblem& problem, Search search) {
+  SearchState single;
+  single.attach(problem);
+  search(single);
+  LaneMemory memory(problem);
+  int32_t num_replicas = -1;
+  Lanes::run([&] {
+    SearchView<Lanes> state(Lanes{}, problem.view(), memory.view());
+    state.reset();
+    search(state);
+    if (Lanes::is_writer()) num_replicas = state.num_replicas();
+  });
+  memory.replicas.resize(static_cast<size_t>(num_replicas));
+  EXPECT_EQ(std::vector<SearchReplica>(single.replicas().begin(), single.replicas().end()),
+            memory.replicas);
+}
+
+PlanConfig any_config(Rng& rng) {
+  const auto below = [&rng](uint32_t bound) { return static_cast<int32_t>(rng.below(bound)); };
+  PlanConfig config;
+  config.dims = {8 + below(40), 2 + below(Lanes::kMaxRanks - 1), 1 + below(3), 4};
+  config.owner_of = contiguous_owners(config.dims.num_experts, config.dims.num_ranks);
+  if (below(2) == 0) {
+    for (int32_t& owner : config.owner_of) owner = below(config.dims.num_ranks);
+  }
+  if (below(3) == 0) config.objective = Objective::kBackward;
+  config.lambda_blocks = below(4);
+  if (below(3) == 0) config.min_copy_blocks = 1 + below(5);
+  if (below(3) == 0) config.slack_ppm = 30'000;
+  if (below(3) == 0) {
+    for (int32_t r = 0; r < config.dims.num_ranks; ++r) {
+      config.speed.push_back(static_cast<uint16_t>(600 + below(1000)));
+      config.base_blocks.push_back(below(10));
+    }
+  }
+  return config;
+}
+
+TEST(SearchLanes, any_number_of_lanes_finds_the_same_replicas) {
+  Rng rng(17);
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    const PlanConfig config = any_config(rng);
+    std::vector<int64_t> totals;
+    for (int32_t e = 0; e < config.dims.num_experts; ++e) {
+      const double u = rng.uniform();
+      totals.push_back(static_cast<int64_t>(400 * u * u * u));
+    }
+    std::vector<int32_t> resident;
+    for (int32_t i = 0; i < config.dims.num_ranks * config.dims.replica_slots; ++i) {
+      resident.push_back(rng.below(3) > 0 ? -1
+                                          : static_cast<int32_t>(rng.below(
+                                                static_cast<uint32_t>(config.dims.num_experts))));
+    }
+    ProblemBuilder builder(config, config.dims.block_rows);
+    const LoadTable loads = loads_of(config.dims.num_ranks, totals);
+    ASSERT_TRUE(builder.measure(loads));
+    builder.arrange(
+        loads, round % 3 == 0 ? std::span<const int32_t>(resident) : std::span<const int32_t>(), 0);
+    const DomainProblem& problem = builder.domains()[0];
+    if (problem.total_blocks == 0) continue;
+    const auto member = static_cast<int32_t>(rng.below(kNumMembers));
+    expect_equal_searches(problem, [&](auto& state) {
+      const MemberSearch search = member < kFirstSecond || round % 2 == 0
+                                      ? member_search(member, problem.tau)
+                                      : second_search(member, problem.tau, 2 * problem.tau);
+      if (search.target >= 0) run_member(search, state);
+      shorten(state);
+    });
+    if (HasFailure()) return;
+    expect_equal_searches(problem, [&](auto& state) {
+      search_quota(config.slack_ppm, problem.max_fixed_finish(), state);
+    });
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace megaflux
