@@ -5,16 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "megaflux/moe/limits.h"
 #include "megaflux/moe/plan.h"
 #include "megaflux/plan/cost_model.h"
 #include "megaflux/plan/planner.h"
 
 namespace megaflux {
-
-// Limits of the device, named in the errors.
-inline constexpr int32_t kMaxDeviceExperts = 1024;
-inline constexpr int32_t kMaxDeviceRanks = 128;
-inline constexpr int32_t kMaxDeviceSlots = 8;
 
 // One NVLink domain. Places number the active ranks by (domain, id), and their experts by (place of
 // the owner, id).
