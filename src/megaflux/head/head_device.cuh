@@ -31,22 +31,15 @@ namespace device_head {
 struct RankHead {
   const DeviceRank& self;
   const DeviceHeadParams& params;
-  RouteChunks chunks;
 
-  __device__ RankHead(const DeviceRank& rank, const DeviceHeadParams& head)
-      : self(rank),
-        params(head),
-        chunks(RouteChunks::of(routing().num_tokens * routing().topk, head.num_experts,
-                               head.num_ranks, static_cast<int32_t>(blockDim.x),
-                               rank.num_ctas - 1)) {}
-
+  __device__ const RouteChunks& chunks() const { return params.chunks[self.local_idx]; }
   __device__ const RoutingView& routing() const { return params.routings[self.local_idx]; }
   template <typename T>
   __device__ T* at(Field<T> field) const {
     return self.own(field);
   }
   __device__ ChunkCounts counts() const {
-    return {reinterpret_cast<uint64_t*>(at(params.fields.chunk_counts)), chunks.num_chunks,
+    return {reinterpret_cast<uint64_t*>(at(params.fields.chunk_counts)), chunks().num_chunks,
             params.num_experts};
   }
   __device__ RowMapView row_map() const {
@@ -93,13 +86,12 @@ struct PlannerShared {
   uint32_t num_dropped;
   uint32_t padding;
 
-  __device__ void save(const DeviceRank& self, uint32_t dropped) {
+  __device__ void save(const DeviceRank& self) {
     base = self.base;
     local_idx = self.local_idx;
     rank = self.rank;
     num_ctas = self.num_ctas;
     epoch = self.epoch;
-    num_dropped = dropped;
   }
   // Of the CTA that plans, the last of its rank.
   __device__ DeviceRank saved(const DeviceContext& group) const {
@@ -121,7 +113,7 @@ template <int32_t kThreads>
 __device__ void run_chunk(const RankHead& head, std::byte* memory) {
   const DeviceHeadFields& fields = head.params.fields;
   const SortShared shared(memory);
-  ChunkSorter<kThreads> sorter(head.self, head.routing(), head.params.num_experts, head.chunks,
+  ChunkSorter<kThreads> sorter(head.self, head.routing(), head.params.num_experts, head.chunks(),
                                shared);
   sorter.count();
   const ChunkCounts counts = head.counts();
@@ -131,7 +123,7 @@ __device__ void run_chunk(const RankHead& head, std::byte* memory) {
   if (join_entry(head.self) != EntryOutcome::kEntered) return;
   const PayloadView payload = PayloadView::of(head.self);
   for (int32_t source = head.self.cta; source < head.params.num_ranks;
-       source += head.chunks.num_chunks) {
+       source += head.chunks().num_chunks) {
     map_source<HeadCta<kThreads>::kExperts>(payload, source, head.row_map(), shared.scan);
   }
 }
@@ -154,11 +146,16 @@ __device__ bool enter_with_counts(const RankHead& head, PlannerShared& shared) {
     if (expert < params.num_experts) shared.rows[expert] = columns[u].total;
   }
   post_entry(head.self, words, shared.rows, params.num_experts);
-  // Their counts were stored beside the others, so they are here; not needed before the end.
-  uint32_t num_dropped = 0;
-  const bool is_sound = gather_dropped(head.self, counts, num_dropped);
-  if (threadIdx.x == 0) shared.save(head.self, num_dropped);
-  return await_entries(head.self, words) == EntryOutcome::kEntered && is_sound;
+  // Their counts were stored beside the others, so they are here. A warp that awaits no peer.
+  bool is_sound = true;
+  if (threadIdx.x / kWarpThreads == HeadCta<kThreads>::kWarps - 2) {
+    uint32_t num_dropped = 0;
+    is_sound = gather_dropped(head.self, counts, num_dropped);
+    if (threadIdx.x % kWarpThreads == 0) shared.num_dropped = num_dropped;
+  }
+  if (threadIdx.x == 0) shared.save(head.self);
+  const EntryOutcome outcome = await_entries(head.self, words);
+  return __syncthreads_and(is_sound) && outcome == EntryOutcome::kEntered;
 }
 
 // The table of all ranks as the planner takes it, whole for all threads; and c_e in shared.rows,
@@ -247,9 +244,13 @@ __device__ void finish_plan(const DeviceRank& self, const DeviceHeadParams& para
   const HeadOutcome outcome = planner.outcome(self.own(fields.report));
   const PlanView plan = stage_plan(self, params, shared.behind());
   if (outcome == HeadOutcome::kPlanned) {
-    build_work_list<HeadCta<Planner::kThreads>::kExperts>(
-        plan, shared.rows, self.rank, params.order, {self.own(fields.work), self.own(fields.parts)},
-        shared.scan);
+    const WorkListView out = {self.own(fields.work), self.own(fields.parts)};
+    if (params.num_experts <= Planner::kThreads) {
+      build_work_list<1>(plan, shared.rows, self.rank, params.order, out, shared.scan);
+    } else {
+      constexpr int32_t kExperts = HeadCta<Planner::kThreads>::kExperts;
+      build_work_list<kExperts>(plan, shared.rows, self.rank, params.order, out, shared.scan);
+    }
   } else {
     clear_plan(self, fields);
   }
@@ -298,11 +299,11 @@ __device__ void run_head(const DeviceContext& context, const DeviceHeadParams& p
   extern __shared__ uint4 memory[];
   auto* const shared = reinterpret_cast<std::byte*>(memory);
   const DeviceRank self = begin_launch(context);
-  const device_head::RankHead head(self, params);
+  const device_head::RankHead head = {self, params};
   if (self.cta == self.num_ctas - 1) {
     return device_head::run_planner(context, head, planner, shared);
   }
-  if (self.cta < head.chunks.num_chunks) {
+  if (self.cta < head.chunks().num_chunks) {
     device_head::run_chunk<Planner::kThreads>(head, shared);
   }
   end_launch(self);

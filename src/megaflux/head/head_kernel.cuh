@@ -21,11 +21,17 @@ template <class Planner>
 void launch_head_kernel(const DeviceContext& context, int32_t num_ctas,
                         const DeviceHeadParams& params, const Planner& planner,
                         size_t planner_bytes, cudaStream_t stream) {
+  DeviceHeadParams cut = params;
+  for (int32_t i = 0; i < context.num_local; ++i) {
+    const RoutingView& routing = params.routings[i];
+    cut.chunks[i] = RouteChunks::of(routing.num_tokens * routing.topk, params.num_experts,
+                                    params.num_ranks, Planner::kThreads, num_ctas - 1);
+  }
   launch_ranks(head_kernel<Planner>,
                {.ctas_per_rank = num_ctas,
                 .num_threads = Planner::kThreads,
                 .shared_bytes = head_shared_bytes(params, Planner::kThreads, planner_bytes)},
-               stream, context, params, planner);
+               stream, context, cut, planner);
 }
 
 }  // namespace megaflux

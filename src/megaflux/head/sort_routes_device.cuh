@@ -16,6 +16,7 @@
 #include "megaflux/base/block_scan_device.cuh"
 #include "megaflux/base/math.h"
 #include "megaflux/head/chunk_counts_device.cuh"
+#include "megaflux/head/device_head_params.h"
 #include "megaflux/moe/routing.h"
 
 namespace megaflux {
@@ -24,31 +25,13 @@ namespace megaflux {
 struct RouteSegment {
   int32_t begin = 0;
   int32_t end = 0;
-};
 
-// How the pairs of a rank are cut.
-struct RouteChunks {
-  int32_t num_pairs = 0;  // T K
-  int32_t num_chunks = 1;
-  int32_t num_warps = 1;   // of a chunk
-  int32_t warp_pairs = 0;  // of one segment, whole warps
-
-  // At most `max_chunks`, of `num_threads`; more pairs a chunk for more experts, since every chunk
-  // reads the counts of all; and a chunk for every rank, if there are as many, since chunks also
-  // map the sources.
-  __device__ static RouteChunks of(int32_t num_pairs, int32_t num_experts, int32_t num_ranks,
-                                   int32_t num_threads, int32_t max_chunks) {
-    const int32_t least = max(8 * num_experts, 2 * num_threads);
-    const int32_t chunks = min(max(ceil_div(num_pairs, least), num_ranks), max_chunks);
-    const int32_t warps = num_threads / kWarpThreads;
-    const int32_t segment = ceil_div(num_pairs, chunks * warps);
-    return {num_pairs, chunks, warps, round_up(segment, kWarpThreads)};
-  }
-  __device__ RouteSegment segment(int32_t chunk, int32_t warp) const {
-    const int64_t begin = (static_cast<int64_t>(chunk) * num_warps + warp) * warp_pairs;
-    const int64_t limit = num_pairs;
-    return {static_cast<int32_t>(min(begin, limit)),
-            static_cast<int32_t>(min(begin + warp_pairs, limit))};
+  __device__ static RouteSegment of(const RouteChunks& chunks, int32_t chunk, int32_t warp) {
+    const int64_t first =
+        (static_cast<int64_t>(chunk) * chunks.num_warps + warp) * chunks.warp_pairs;
+    const int64_t limit = chunks.num_pairs;
+    return {static_cast<int32_t>(min(first, limit)),
+            static_cast<int32_t>(min(first + chunks.warp_pairs, limit))};
   }
 };
 
@@ -146,7 +129,8 @@ class ChunkSorter {
         shared_(shared),
         stride_(num_experts + 1),
         warp_row_(shared.warp_counts + (threadIdx.x / kWarpThreads) * stride_),
-        segment_(chunks.segment(self.cta, static_cast<int32_t>(threadIdx.x / kWarpThreads))) {}
+        segment_(
+            RouteSegment::of(chunks, self.cta, static_cast<int32_t>(threadIdx.x / kWarpThreads))) {}
 
   // Counts the chunk, in shared memory. An add's order does not matter here.
   __device__ void count() {
