@@ -13,6 +13,7 @@
 #include "head/step_fixture.h"
 #include "megaflux/comm/local_group_cuda.h"
 #include "megaflux/head/device_head_cuda.h"
+#include "megaflux/plan/device_planner_cuda.h"
 #include "megaflux/plan/planner.h"
 
 namespace megaflux::test {
@@ -103,14 +104,15 @@ class DeviceRig {
   DeviceRig(const HeadConfig& config, std::vector<int32_t> device_of, int32_t max_ctas = 132)
       : config_(config) {
     Layout layout;
-    fields_ = add_device_head_fields(layout, config, {.max_ctas = max_ctas, .report_bytes = 64});
+    fields_ = add_device_head_fields(
+        layout, config, {.max_ctas = max_ctas, .report_bytes = sizeof(DevicePlanReport)});
     LocalConfig local{.device_of = device_of, .payload_words = head_payload_words(config)};
     local.waits.deadline = std::chrono::milliseconds(gpu::by_size(2'000, 60'000, 5'000));
     group_ = std::make_unique<LocalGroup>(local, layout);
     for (size_t i = 0; i < group_->num_devices(); ++i) {
       const CurrentDevice current(group_->device(i));
       heads_.push_back(std::make_unique<DeviceHead>(config, fields_, group_->ranks_on(i)));
-      plans_.emplace_back(PlanLayout(config.plan.dims).total_bytes, group_->device(i));
+      planners_.push_back(std::make_unique<DevicePlanner>(config.plan, group_->device(i)));
     }
     for (const int32_t device : device_of)
       ids_.emplace_back(config.max_tokens, config.topk, device);
@@ -122,8 +124,12 @@ class DeviceRig {
   void set_ids(const std::vector<WideIds>& ids) {
     for (size_t rank = 0; rank < ids.size(); ++rank) ids_[rank].set(ids[rank]);
   }
-  void give_plan(const Plan& plan) {
-    for (auto& bytes : plans_) bytes.upload(plan.bytes());
+  // Experts that the slots hold, [P s]; empty = nothing is said of them.
+  void set_residents(const std::vector<int32_t>& resident) {
+    residents_.clear();
+    for (size_t i = 0; i < group_->num_devices() && !resident.empty(); ++i) {
+      residents_.emplace_back(std::span<const int32_t>(resident), group_->device(i));
+    }
   }
   // Results of every rank hold rubbish until a launch writes them.
   void poison() {
@@ -140,9 +146,10 @@ class DeviceRig {
     synchronize();
   }
 
-  // One launch on every device. With an outcome but kPlanned, that is what the planner says.
-  void launch(const DeviceHeadStep& step = {}, HeadOutcome outcome = HeadOutcome::kPlanned,
-              std::span<const cudaStream_t> streams = {});
+  // One launch on every device.
+  void launch(PartOrder order = PartOrder::kOwnedFirst);
+  // The same with a planner that ends with this outcome.
+  void launch_refusing(HeadOutcome outcome);
 
   // Waits for all streams of all devices.
   void synchronize() const {
@@ -161,6 +168,11 @@ class DeviceRig {
   }
 
  private:
+  std::vector<RoutingView> routings_on(size_t device_idx) const {
+    std::vector<RoutingView> routings;
+    for (const int32_t rank : group_->ranks_on(device_idx)) routings.push_back(ids_[rank].view());
+    return routings;
+  }
   template <typename T>
   void poison(int32_t rank, Field<T> field) {
     MF_CUDA(cudaMemset(group_->heap().at(rank, field), 0xcd, field.count * sizeof(T)));
@@ -168,9 +180,10 @@ class DeviceRig {
   HeadConfig config_;
   DeviceHeadFields fields_;
   std::unique_ptr<LocalGroup> group_;
-  std::vector<std::unique_ptr<DeviceHead>> heads_;  // [devices]
-  std::vector<gpu::DeviceArray<std::byte>> plans_;  // [devices]
-  std::vector<DeviceIds> ids_;                      // [P]
+  std::vector<std::unique_ptr<DeviceHead>> heads_;        // [devices]
+  std::vector<std::unique_ptr<DevicePlanner>> planners_;  // [devices]
+  std::vector<gpu::DeviceArray<int32_t>> residents_;      // [devices] or none
+  std::vector<DeviceIds> ids_;                            // [P]
 };
 
 }  // namespace megaflux::test

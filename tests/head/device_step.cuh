@@ -12,6 +12,7 @@
 
 #include "head/device_rig.cuh"
 #include "megaflux/base/rng.h"
+#include "megaflux/moe/owner_table.h"
 
 namespace megaflux::test {
 
@@ -120,14 +121,33 @@ inline void expect_step(const DeviceRig& rig, const HostStep& host, const std::v
   }
 }
 
+// Half of the slots hold an expert of another rank, no rank one twice.
+inline std::vector<int32_t> draw_residents(Rng& rng, const PlanConfig& config) {
+  const PlanDims& dims = config.dims;
+  const std::vector<int32_t> owner_of = contiguous_owners(dims.num_experts, dims.num_ranks);
+  std::vector<int32_t> resident;
+  for (int32_t rank = 0; rank < dims.num_ranks; ++rank) {
+    const auto first = resident.end() - resident.begin();
+    for (int32_t slot = 0; slot < dims.replica_slots; ++slot) {
+      const auto expert = static_cast<int32_t>(rng.below(static_cast<uint32_t>(dims.num_experts)));
+      const bool may =
+          rng.below(2) == 0 && owner_of[expert] != rank &&
+          std::find(resident.begin() + first, resident.end(), expert) == resident.end();
+      resident.push_back(may ? expert : -1);
+    }
+  }
+  return resident;
+}
+
 // One step, eagerly, from poisoned results.
 inline void run_step(DeviceRig& rig, const HeadConfig& config, const std::vector<WideIds>& ids,
-                     PartOrder order = PartOrder::kOwnedFirst) {
-  const HostStep host(config.plan, ids);
+                     PartOrder order = PartOrder::kOwnedFirst,
+                     const std::vector<int32_t>& resident = {}) {
+  const HostStep host(config.plan, ids, resident);
   rig.set_ids(ids);
-  rig.give_plan(host.plan);
+  rig.set_residents(resident);
   rig.poison();
-  rig.launch({.order = order});
+  rig.launch(order);
   rig.group().synchronize();
   expect_step(rig, host, ids, order);
 }

@@ -52,7 +52,7 @@ TEST(DeviceHead, WithoutALegalPlanThereIsNoWork) {
   Rng rng(9);
   rig.set_ids(draw_step(rng, config));
   rig.poison();
-  rig.launch({}, HeadOutcome::kNoLegalPlan);
+  rig.launch_refusing(HeadOutcome::kNoLegalPlan);
   rig.group().synchronize();
   for (int32_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(rig.download(rank, rig.fields().result)[0].outcome, HeadOutcome::kNoLegalPlan);
@@ -65,13 +65,35 @@ TEST(DeviceHead, WithoutALegalPlanThereIsNoWork) {
   run_step(rig, config, draw_step(rng, config));
 }
 
+TEST(DeviceHead, OrphansAreAnOutcomeOnEveryRank) {
+  MF_NEEDS_GPUS(1);
+  HeadConfig config = head_config(16, 4, 1, 2, 64);
+  config.plan.active = {1, 1, 0, 1};
+  DeviceRig rig(config, all_on_device_0(4));
+  std::vector<WideIds> step(4);
+  for (WideIds& rank : step) {
+    rank.num_tokens = 32;
+    rank.topk = 2;
+    for (int32_t i = 0; i < 64; ++i) rank.ids.push_back(i % 8);  // none of rank 2's
+  }
+  run_step(rig, config, step);
+  step[3].ids[5] = 9;  // lives on rank 2
+  rig.set_ids(step);
+  rig.launch();
+  rig.group().synchronize();
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(rig.download(rank, rig.fields().result)[0].outcome, HeadOutcome::kNoLegalPlan);
+    EXPECT_EQ(rig.download(rank, rig.fields().work)[0].num_parts, 0);
+  }
+}
+
 TEST(DeviceHead, TooManyRowsAreToldOnce) {
   MF_NEEDS_GPUS(1);
   const HeadConfig config = head_config(16, 1, 0, 2, 64);
   DeviceRig rig(config, {0});
   Rng rng(10);
   rig.set_ids(draw_step(rng, config));
-  rig.launch({}, HeadOutcome::kTooManyRows);
+  rig.launch_refusing(HeadOutcome::kTooManyRows);
   rig.group().synchronize();
   EXPECT_EQ(rig.download(0, rig.fields().work)[0].num_parts, 0);
   EXPECT_THROW(rig.head(0).check(), Error);
@@ -105,7 +127,6 @@ TEST(DeviceHead, ReplaysWithNewIdsAreAsEager) {
     redraw();
     const HostStep host(config.plan, step);
     rig.set_ids(step);
-    rig.give_plan(host.plan);
     rig.poison();
     MF_CUDA(cudaGraphLaunch(exec, stream));
     MF_CUDA(cudaStreamSynchronize(stream));
@@ -129,7 +150,6 @@ void run_many(const std::vector<int32_t>& device_of, int num_launches) {
   const std::vector<WideIds> step = draw_step(rng, config);
   const HostStep host(config.plan, step);
   rig.set_ids(step);
-  rig.give_plan(host.plan);
   rig.poison();
   for (int i = 0; i < num_launches; ++i) {
     if (i % 1000 == 500) rig.group().set_delay_fuzz(i);

@@ -15,6 +15,7 @@ namespace {
 using test::all_on_device_0;
 using test::DeviceRig;
 using test::draw_ids;
+using test::draw_residents;
 using test::draw_step;
 using test::head_config;
 using test::HostStep;
@@ -30,10 +31,14 @@ struct DeviceCase {
   int32_t max_tokens = 256;
   int32_t block_rows = 16;
   int32_t max_ctas = 132;
+  PlannerKind planner = PlannerKind::kMegaflux;
 };
 
 HeadConfig config_of(const DeviceCase& c) {
-  return head_config(c.num_experts, c.num_ranks, c.slots, c.topk, c.max_tokens, c.block_rows);
+  HeadConfig config =
+      head_config(c.num_experts, c.num_ranks, c.slots, c.topk, c.max_tokens, c.block_rows);
+  config.plan.planner = c.planner;
+  return config;
 }
 
 class DeviceHeadTest : public ::testing::TestWithParam<DeviceCase> {};
@@ -46,7 +51,9 @@ TEST_P(DeviceHeadTest, GivesWhatTheHostGives) {
   for (int step = 0; step < gpu::by_size(6, 2, 6); ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
     const PartOrder order = step % 2 == 0 ? PartOrder::kOwnedFirst : PartOrder::kReplicatedFirst;
-    run_step(rig, config, draw_step(rng, config, step % 3 == 1), order);
+    const bool has_residents = step % 3 == 2;
+    run_step(rig, config, draw_step(rng, config, step % 3 == 1), order,
+             has_residents ? draw_residents(rng, config.plan) : std::vector<int32_t>());
     if (HasFailure()) return;
   }
 }
@@ -68,6 +75,9 @@ INSTANTIATE_TEST_SUITE_P(
         DeviceCase{
             .name = "e1024", .num_experts = 1024, .topk = 8, .max_tokens = 1024, .block_rows = 128},
         DeviceCase{.name = "rows", .num_experts = 40, .num_ranks = 5, .slots = 2, .block_rows = 1},
+        DeviceCase{.name = "paper", .num_ranks = 4, .slots = 2, .planner = PlannerKind::kPaper},
+        DeviceCase{.name = "quota", .num_ranks = 4, .slots = 2, .planner = PlannerKind::kQuota},
+        DeviceCase{.name = "fixed", .num_ranks = 3, .planner = PlannerKind::kFixed},
         DeviceCase{.name = "eight_ranks",
                    .num_experts = 128,
                    .num_ranks = 8,

@@ -5,9 +5,9 @@
 //   const DeviceHeadFields fields = add_device_head_fields(layout, config, limits);
 //   LocalGroup group({.device_of = {0, 1}, .payload_words = head_payload_words(config)}, layout);
 //   DeviceHead head(config, fields, group.ranks_on(0));                 // likewise for device 1
+//   const DevicePlanner planner(config.plan, 0);
 //   group.launch([&](const DeviceContext& context, cudaStream_t stream) {
-//     launch_head_kernel(context, head.num_ctas(), head.params(routings, {.layer = 3}), planner,
-//                        planner_bytes, stream);  // head_kernel.cuh
+//     launch_head(context, head, head.params(routings, {.layer = 3}), planner, stream);
 //   });
 //
 // A launch reads no host memory, allocates nothing and may stand in a stream capture; a replay
@@ -25,6 +25,8 @@
 #include "megaflux/head/device_head_params.h"
 
 namespace megaflux {
+
+class DevicePlanner;  // plan/device_planner_cuda.h
 
 // Of one launch; equal on all ranks.
 struct DeviceHeadStep {
@@ -67,5 +69,11 @@ class DeviceHead {
   uint64_t config_hash_;
   int32_t num_ctas_;
 };
+
+// One launch for all ranks of the current device, whose head and planner these are; the planner
+// leaves a DevicePlanReport in the field `report`. Throws kInternal with CUDA's words if the CTAs
+// do not fit on the device together.
+void launch_head(const DeviceContext& context, const DeviceHead& head,
+                 const DeviceHeadParams& params, const DevicePlanner& planner, cudaStream_t stream);
 
 }  // namespace megaflux
