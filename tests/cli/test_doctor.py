@@ -38,6 +38,7 @@ class Doctor(ProgramTest):
         words = ["--backend cuda", "MEGAFLUX_CUDA=ON"]
         self.assertFalse(self.json("doctor")["cuda"]["in_build"])
         self.rejected("doctor", "--backend", "cuda", words=words)
+        self.rejected("plan", self.loads(), "--ranks", 4, "--backend", "cuda", words=words)
 
     def test_finds_programs_on_the_path(self):
         nvcc = self.write("nvcc", "#!/bin/sh\n")

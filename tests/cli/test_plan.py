@@ -8,7 +8,7 @@ from program import DATA_DIR, ProgramTest, call
 PLAN_KEYS = ["schema", "planner", "objective", "num_experts", "num_ranks", "block_rows",
              "replica_slots", "owner_of", "instances", "load_blocks", "load_rows", "finish", "tau",
              "max", "mean", "imbalance", "replicas", "moved_blocks", "remote_rows", "bytes_in",
-             "bytes_out", "gate"]
+             "bytes_out", "gate", "device"]
 INSTANCE_KEYS = ["expert", "rank", "slot", "first_block", "num_blocks", "rows"]
 GATE_KEYS = ["decision", "predicted_us", "predicted_fixed_us"]
 SHAPE = ["--hidden", 256, "--inter", 192]

@@ -1,4 +1,5 @@
 #include "cli/gpu/gpu_backend.h"
+#include "cli/gpu/plan_on_gpu.h"
 
 namespace megaflux::cli {
 
@@ -7,6 +8,15 @@ bool has_cuda() {
 }
 
 GpuFacts probe_gpus() {
+  check_has_cuda("--backend cuda");
+  return {};
+}
+
+void check_plans_on_gpu(const PlanConfig&) {
+  check_has_cuda("--backend cuda");
+}
+
+GpuPlan plan_on_gpu(const PlanConfig&, int32_t, const LoadTable&, std::span<const int32_t>) {
   check_has_cuda("--backend cuda");
   return {};
 }

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/distinct_files.h"
+#include "cli/gpu/gpu_backend.h"
+#include "cli/gpu/plan_on_gpu.h"
 #include "cli/options.h"
 #include "cli/plan/plan_options.h"
 #include "cli/plan/plan_result.h"
@@ -22,6 +26,9 @@ struct PlanCommand {
   std::string loads;
   TraceStep where;
   std::string resident_file;
+  std::string backend = "cpu";
+  int32_t device = 0;
+  bool is_device_given = false;
   std::string plan_target;
   std::string json_target;
 };
@@ -51,6 +58,26 @@ void add_moved_owners(const PlanConfig& config, const Plan& plan, int64_t expert
   }
 }
 
+// Plans the step again on the device, and holds it against what the host's planner decided: the two
+// are equal byte for byte, or something is broken.
+void plan_on_device(const PlanCommand& command, std::span<const int32_t> resident,
+                    PlanResult& result) {
+  check_plans_on_gpu(result.config);
+  result.device = require_gpu("--backend cuda", command.device).name;
+  GpuPlan found = plan_on_gpu(result.config, command.device, result.input.loads, resident);
+  const bool is_equal =
+      found.plan == result.plan &&
+      (found.plan.empty() || (found.gate == result.report.gate && found.tau == result.report.tau));
+  if (!is_equal) {
+    const auto text = [](const Plan& plan) { return plan.empty() ? "no plan" : hash_text(plan); };
+    throw_error(ErrorCode::kInternal, "--backend: the plan of device ", command.device,
+                " has hash ", text(found.plan), ", gate ", gate_name(found.gate), ", tau ",
+                found.tau, ", and that of the host ", text(result.plan), ", ",
+                gate_name(result.report.gate), ", ", result.report.tau);
+  }
+  result.plan = std::move(found.plan);
+}
+
 PlanResult compute(const PlanCommand& command) {
   PlanResult result;
   PlanOptions options = command.plan;
@@ -65,6 +92,7 @@ PlanResult compute(const PlanCommand& command) {
   }
   const auto planner = make_planner(result.config);
   planner->plan(result.input.loads, resident, result.plan, result.report);
+  if (command.backend == "cuda") plan_on_device(command, resident, result);
   if (!result.report.has_plan()) return result;
   result.stats = plan_stats(result.plan, result.input.loads, result.config);
   result.fixed_stats = plan_stats(fixed_plan(result), result.input.loads, result.config);
@@ -77,6 +105,9 @@ PlanResult compute(const PlanCommand& command) {
 
 ExitCode run_plan(const PlanCommand& command) {
   check_plan_options(command.plan);
+  if (command.backend == "cuda") check_has_cuda("--backend cuda");
+  MF_CHECK(!command.is_device_given || command.backend == "cuda", "--device: ", command.device,
+           " is read by --backend cuda only, the backend is ", command.backend);
   check_output("--json", command.json_target);
   check_output("--plan-out", command.plan_target);
   MF_CHECK(!is_stdout(command.json_target) || !is_stdout(command.plan_target),
@@ -126,12 +157,18 @@ void add_plan_command(CLI::App& app, Invocation& invocation) {
   add_load_options(*plan, command->loads, command->where);
   add_json(*plan, command->json_target);
   add_file(*plan, "--plan-out", command->plan_target, "write the plan's bytes to FILE");
+  add_choice(*plan, "--backend", command->backend, {"cpu", "cuda"},
+             "where the planner runs; cuda is held against cpu, byte for byte");
+  add_integer(*plan, "--device", command->device, {0, 1023},
+              "CUDA ordinal of the device of --backend cuda")
+      ->each([command = command.get()](const std::string&) { command->is_device_given = true; });
   add_planner_options(*plan, command->plan);
   add_table_options(*plan, command->plan);
   add_resident_option(*plan, command->resident_file);
   add_cost_options(*plan, command->plan);
   plan->footer(
       "Example: megaflux plan loads.csv --ranks 8 --slots 2\n"
+      "         megaflux plan loads.csv --backend cuda\n"
       "         megaflux plan trace.npz --layer 18 --objective cost --hidden 2048 --inter 1408");
   plan->callback(
       [command, &invocation] { invocation.action = [command] { return run_plan(*command); }; });

@@ -83,7 +83,8 @@ Json plan_json(const PlanResult& result) {
                {"num_experts", dims.num_experts},
                {"num_ranks", dims.num_ranks},
                {"block_rows", dims.block_rows},
-               {"replica_slots", dims.replica_slots}};
+               {"replica_slots", dims.replica_slots},
+               {"device", result.device.empty() ? Json() : Json(result.device)}};
   if (!result.report.has_plan()) return json_without_plan(result, std::move(json));
   const PlanStats& stats = result.stats;
   const FinishSpread spread = spread_of(result);

@@ -117,6 +117,9 @@ void print_plan(const PlanResult& result) {
   print_beyond_budget(style, result);
   print_replicas(result.plan, result.input.loads);
   print_gate(result);
+  if (!result.device.empty()) {
+    fmt::print("planned by {}, byte for byte as by the host\n", printable(result.device));
+  }
 }
 
 }  // namespace megaflux::cli

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cli/command.h"
@@ -25,7 +26,8 @@ WeightBytes weight_bytes(const Plan& plan, const LayerShape& shape);
 struct PlanResult {
   LoadInput input;
   PlanConfig config;
-  Plan plan;  // empty if there are orphans
+  Plan plan;                // empty if there are orphans
+  std::string device = {};  // name of the GPU that planned; empty = the host
   PlanReport report;
   PlanStats stats;
   PlanStats fixed_stats;             // the same loads without replicas
