@@ -50,4 +50,11 @@ class BenchPlan(ProgramTest):
         self.rejected("bench", "plan", self.folder, words=["TRACE", "0 traces", "at least 1"])
         self.rejected("bench", "plan", self.loads(), words=["TRACE", "loads.csv", ".npz"])
         self.rejected("bench", "plan", LAW, "--cases", 0, words=["--cases", "0", "[1,"])
-        self.rejected("bench", words=["command", "plan"])
+        self.rejected("bench", words=["command", "plan", "head"])
+
+
+class BenchHead(ProgramTest):
+    def test_a_build_without_cuda_says_so(self):
+        self.rejected("bench", "head", words=["bench head", "MEGAFLUX_CUDA=ON"])
+        self.rejected("bench", "head", "--route", "real-high", words=["--route", "real-high", "zipf-k3"])
+        self.rejected("bench", "head", "--lambda", 3, words=["--lambda", "backward"])

@@ -1,14 +1,13 @@
 // `megaflux bench plan`: host planner times and plan quality over recorded steps.
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
-#include <ctime>
 #include <map>
 #include <memory>
 #include <numeric>
 
+#include "cli/bench/bench_record.h"
 #include "cli/bench/plan_bench.h"
 #include "cli/command.h"
 #include "cli/data_folder.h"
@@ -85,21 +84,12 @@ void print_table(const BenchOptions& options, const FiguresByE& by_experts) {
   fmt::print("\n");
 }
 
-struct Figure {
-  std::string name;
-  std::string unit;
-  double value = 0;
-  const std::vector<double>* samples = nullptr;
-};
-
-std::string command_line(const std::vector<std::string>& arguments) {
-  return fmt::format("megaflux {}", fmt::join(arguments.begin() + 1, arguments.end(), " "));
-}
-
 std::string json_lines(const BenchOptions& options, const FiguresByE& by_experts,
                        const std::vector<std::string>& arguments) {
-  const std::string clock = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  const std::string cpu = probe_cpu().model;
+  const BenchSource source{.place_key = "cpu",
+                           .place = probe_cpu().model,
+                           .commit = options.commit,
+                           .command = command_line(arguments)};
   std::string lines;
   for (const auto& [num_experts, f] : by_experts) {
     const std::string case_name =
@@ -116,17 +106,7 @@ std::string json_lines(const BenchOptions& options, const FiguresByE& by_experts
           Figure{"plan_median_imbalance", "ratio", simulate::percentile(f.imbalance, 50),
                  &f.imbalance},
           Figure{"plan_max_slots", "slots", simulate::percentile(f.slots, 100), &f.slots}}) {
-      const Json record = {{"schema", "megaflux.result/1"},
-                           {"figure", figure.name},
-                           {"value", figure.value},
-                           {"unit", figure.unit},
-                           {"case", case_name},
-                           {"samples", *figure.samples},
-                           {"clock", clock},
-                           {"cpu", cpu},
-                           {"commit", options.commit},
-                           {"command", command_line(arguments)}};
-      lines += record.dump() + "\n";
+      lines += bench_line(figure, case_name, source);
     }
   }
   return lines;
@@ -150,6 +130,7 @@ void add_bench_command(CLI::App& app, Invocation& invocation) {
   CLI::App* bench = app.add_subcommand("bench", "Measurements.");
   bench->require_subcommand(1);
   bench->footer("Example: megaflux bench plan --planner paper");
+  add_head_bench(*bench, invocation);
   CLI::App* plan = bench->add_subcommand(
       "plan", "Host planner times and plan quality over traces, as a table and JSON lines.");
   plan->add_option("TRACE", options->traces, "traces or folders of them; default: those installed");

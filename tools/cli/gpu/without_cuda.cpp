@@ -1,3 +1,4 @@
+#include "cli/bench/head_bench.h"
 #include "cli/gpu/gpu_backend.h"
 #include "cli/gpu/plan_on_gpu.h"
 
@@ -18,6 +19,11 @@ void check_plans_on_gpu(const PlanConfig&) {
 
 GpuPlan plan_on_gpu(const PlanConfig&, int32_t, const LoadTable&, std::span<const int32_t>) {
   check_has_cuda("--backend cuda");
+  return {};
+}
+
+HeadBenchFigures bench_head(const HeadBenchCase&) {
+  check_has_cuda("bench head");
   return {};
 }
 

@@ -1,0 +1,39 @@
+// Lines of schema megaflux.result/1, one figure each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+// The parser's header is large; only the files that define options include it.
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace megaflux::cli {
+
+struct Invocation;
+
+struct Figure {
+  std::string name;
+  std::string unit;
+  double value = 0;
+  const std::vector<double>* samples = nullptr;
+};
+
+// Where, of which commit and how a figure was measured.
+struct BenchSource {
+  std::string place_key;  // "cpu" or "gpu_uuid"
+  std::string place;
+  std::string commit;
+  std::string command;
+};
+
+std::string bench_line(const Figure& figure, const std::string& case_name,
+                       const BenchSource& source);
+// "megaflux bench plan ...", whatever path the program was called by.
+std::string command_line(const std::vector<std::string>& arguments);
+
+// `bench head`.
+void add_head_bench(CLI::App& bench, Invocation& invocation);
+
+}  // namespace megaflux::cli

@@ -1,0 +1,191 @@
+#include "cli/bench/head_bench.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "megaflux/base/check_cuda.h"
+#include "megaflux/base/device_memory_cuda.h"
+#include "megaflux/comm/local_group_cuda.h"
+#include "megaflux/head/device_head_cuda.h"
+#include "megaflux/plan/device_planner_cuda.h"
+
+namespace megaflux::cli {
+namespace {
+
+constexpr int32_t kLaunchesPerReplay = 20;
+
+struct DestroyGraph {
+  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+};
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+using Graph = std::unique_ptr<CUgraphExec_st, DestroyGraph>;
+using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+// The heads and planners of one device, and the ids of its ranks.
+struct DeviceSide {
+  std::unique_ptr<DeviceHead> head;
+  std::unique_ptr<DevicePlanner> planner;
+  std::vector<DeviceMemory> ids;
+  DeviceHeadParams params;
+  Graph graph;
+  Event begin;
+  Event end;
+};
+
+Event make_event() {
+  cudaEvent_t event = nullptr;
+  MF_CUDA(cudaEventCreate(&event));
+  return Event(event);
+}
+
+class HeadRig {
+ public:
+  explicit HeadRig(const HeadBenchCase& bench_case)
+      : config_{.plan = bench_case.plan,
+                .topk = bench_case.topk,
+                .max_tokens = bench_case.routing[0].num_tokens} {
+    Layout layout;
+    fields_ = add_device_head_fields(
+        layout, config_, {.max_ctas = kMostCtas, .report_bytes = sizeof(DevicePlanReport)});
+    group_ = std::make_unique<LocalGroup>(LocalConfig{.device_of = bench_case.device_of,
+                                                      .payload_words = head_payload_words(config_)},
+                                          layout);
+    for (size_t i = 0; i < group_->num_devices(); ++i) add_device(i, bench_case);
+    launch();
+    group_->synchronize();
+    capture();
+  }
+
+  int32_t ctas_per_rank() const {
+    int32_t least = kMostCtas;
+    for (const DeviceSide& side : sides_) least = std::min(least, side.head->num_ctas());
+    return least;
+  }
+
+  // Microseconds of a launch, the slowest device counting.
+  double replay() {
+    for (size_t i = 0; i < sides_.size(); ++i) {
+      const CurrentDevice current(group_->device(i));
+      const cudaStream_t stream = group_->stream(i);
+      // The first one brings all devices to the same place.
+      MF_CUDA(cudaGraphLaunch(sides_[i].graph.get(), stream));
+      MF_CUDA(cudaEventRecord(sides_[i].begin.get(), stream));
+      MF_CUDA(cudaGraphLaunch(sides_[i].graph.get(), stream));
+      MF_CUDA(cudaEventRecord(sides_[i].end.get(), stream));
+    }
+    group_->synchronize();
+    float slowest_ms = 0;
+    for (const DeviceSide& side : sides_) {
+      float ms = 0;
+      MF_CUDA(cudaEventElapsedTime(&ms, side.begin.get(), side.end.get()));
+      slowest_ms = std::max(slowest_ms, ms);
+    }
+    return static_cast<double>(slowest_ms) * 1000 / kLaunchesPerReplay;
+  }
+
+  // The bytes that the last launch left on `rank`.
+  std::vector<std::byte> plan_of(int32_t rank) const {
+    std::vector<std::byte> bytes(PlanLayout(config_.plan.dims).total_bytes);
+    MF_CUDA(cudaMemcpy(bytes.data(), group_->heap().at(rank, fields_.plan), bytes.size(),
+                       cudaMemcpyDefault));
+    return bytes;
+  }
+
+ private:
+  static constexpr int32_t kMostCtas = 132;
+
+  void add_device(size_t device_idx, const HeadBenchCase& bench_case) {
+    const int32_t device = group_->device(device_idx);
+    const CurrentDevice current(device);
+    DeviceSide side;
+    side.head = std::make_unique<DeviceHead>(config_, fields_, group_->ranks_on(device_idx));
+    const int64_t max_rows =
+        int64_t{config_.max_tokens} * config_.topk * config_.plan.dims.num_ranks;
+    side.planner = std::make_unique<DevicePlanner>(config_.plan, device, max_rows);
+    std::vector<RoutingView> views;
+    for (const int32_t rank : group_->ranks_on(device_idx)) {
+      const std::vector<int32_t>& ids = bench_case.routing[rank].topk_ids;
+      side.ids.emplace_back(device, ids.size() * sizeof(int32_t));
+      MF_CUDA(cudaMemcpy(side.ids.back().data(), ids.data(), ids.size() * sizeof(int32_t),
+                         cudaMemcpyHostToDevice));
+      RoutingView view = bench_case.routing[rank].view();
+      view.topk_ids = side.ids.back().data();
+      view.topk_weights = nullptr;  // a head does not read them
+      views.push_back(view);
+    }
+    side.params = side.head->params(views, {});
+    side.begin = make_event();
+    side.end = make_event();
+    sides_.push_back(std::move(side));
+  }
+
+  void launch() {
+    size_t i = 0;
+    group_->launch([&](const DeviceContext& context, cudaStream_t stream) {
+      launch_head(context, *sides_[i].head, sides_[i].params, *sides_[i].planner, stream);
+      ++i;
+    });
+  }
+
+  void capture() {
+    for (size_t i = 0; i < sides_.size(); ++i) {
+      const CurrentDevice current(group_->device(i));
+      MF_CUDA(cudaStreamBeginCapture(group_->stream(i), cudaStreamCaptureModeRelaxed));
+    }
+    for (int32_t k = 0; k < kLaunchesPerReplay; ++k) launch();
+    for (size_t i = 0; i < sides_.size(); ++i) {
+      const CurrentDevice current(group_->device(i));
+      cudaGraph_t captured = nullptr;
+      cudaGraphExec_t graph = nullptr;
+      MF_CUDA(cudaStreamEndCapture(group_->stream(i), &captured));
+      const cudaError_t status = cudaGraphInstantiate(&graph, captured, 0);
+      cudaGraphDestroy(captured);
+      check_cuda(status, "cudaGraphInstantiate");
+      sides_[i].graph.reset(graph);
+      MF_CUDA(cudaGraphUpload(graph, group_->stream(i)));
+    }
+  }
+
+  HeadConfig config_;
+  DeviceHeadFields fields_;
+  std::unique_ptr<LocalGroup> group_;
+  std::vector<DeviceSide> sides_;  // [devices]
+};
+
+Plan plan_on_host(const HeadBenchCase& bench_case) {
+  const PlanDims& dims = bench_case.plan.dims;
+  std::vector<int32_t> rows(static_cast<size_t>(dims.num_ranks) * dims.num_experts);
+  for (int32_t rank = 0; rank < dims.num_ranks; ++rank) {
+    const auto of_rank =
+        std::span(rows).subspan(static_cast<size_t>(rank) * dims.num_experts, dims.num_experts);
+    count_rows(bench_case.routing[rank].view(), of_rank);
+  }
+  LoadTable loads(dims.num_ranks, dims.num_experts, rows);
+  Plan plan;
+  PlanReport report;
+  make_planner(bench_case.plan)->plan(loads, {}, plan, report);
+  return plan;
+}
+
+}  // namespace
+
+HeadBenchFigures bench_head(const HeadBenchCase& bench_case) {
+  HeadRig rig(bench_case);
+  HeadBenchFigures figures{.head_us = {}, .ctas_per_rank = rig.ctas_per_rank()};
+  rig.replay();
+  for (int32_t i = 0; i < bench_case.replays; ++i) figures.head_us.push_back(rig.replay());
+  const Plan expected = plan_on_host(bench_case);
+  for (int32_t rank = 0; rank < bench_case.plan.dims.num_ranks; ++rank) {
+    const std::vector<std::byte> found = rig.plan_of(rank);
+    MF_INVARIANT(
+        std::equal(found.begin(), found.end(), expected.bytes().begin(), expected.bytes().end()),
+        "the head of rank ", rank, " made another plan than the host");
+  }
+  return figures;
+}
+
+}  // namespace megaflux::cli
