@@ -101,56 +101,51 @@ struct Shift {
   int64_t finish = 0;
 };
 
-// What one lane was offered: the instance on `target`, in a move that replica `position` is part
-// of.
+// The instance of an expert on a rank that replica `i` stands for: its own, if another instance of
+// the expert is on `busy`; its owner's, if it is on `busy` itself.
 template <class Lanes>
-struct Offer {
-  typename Lanes::Key instance = Lanes::kNoKey;  // when the target finishes, and the target
-  int32_t position = INT32_MAX;
-};
-
-template <class Lanes>
-MF_HOST_DEVICE void offer(const SearchView<Lanes>& state, int32_t target, int32_t position,
-                          Offer<Lanes>& best) {
-  const auto instance = Lanes::min_key(state.finish(target), target);
-  if (instance < best.instance) best = {instance, position};
+MF_HOST_DEVICE int32_t offered_rank(const SearchView<Lanes>& state, int32_t i, int32_t busy) {
+  const SearchReplica replica = state.replica(i);
+  if (replica.blocks == 0 || !state.holds(replica.expert, busy)) return -1;
+  const int32_t owner = state.problem().owner[replica.expert];
+  if (replica.rank == busy) return owner;
+  return owner == busy && state.own_left(replica.expert) == 0 ? -1 : replica.rank;
 }
 
 template <class Lanes>
 MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy) {
   const ProblemView& p = state.problem();
-  Offer<Lanes> best;
+  typename Lanes::Key best = Lanes::kNoKey;
+  int32_t position = INT32_MAX;
   MF_UNROLL(1)
   for (int32_t i = state.lanes().first(); i < state.num_replicas(); i += Lanes::kCount) {
-    const SearchReplica& replica = state.replica(i);
-    if (replica.blocks == 0) continue;
-    const int32_t owner = p.owner[replica.expert];
-    if (owner == busy && state.own_left(replica.expert) > 0) offer(state, replica.rank, i, best);
-    if (replica.rank != busy) continue;
-    offer(state, owner, i, best);
-    MF_UNROLL(1)
-    for (int32_t j = state.first_replica(replica.expert); j >= 0; j = state.replica(j).next) {
-      if (j != i) offer(state, state.replica(j).rank, i, best);
-    }
+    const int32_t target = offered_rank(state, i, busy);
+    if (target < 0) continue;
+    const auto instance = Lanes::min_key(state.finish(target), target);
+    if (instance < best) position = i;
+    best = std::min(best, instance);
   }
-  const auto instance = state.lanes().min(best.instance);
+  const auto instance = state.lanes().min(best);
   if (instance == Lanes::kNoKey) return {};
-  const auto position = static_cast<int32_t>(
-      state.lanes().min(best.instance == instance ? best.position : INT32_MAX));
+  position = static_cast<int32_t>(state.lanes().min(best == instance ? position : INT32_MAX));
+  const SearchReplica& replica = state.replica(position);
   const int32_t target = Lanes::id_of_min(instance);
   const auto finish = static_cast<int64_t>(Lanes::value_of(instance));
-  const SearchReplica& replica = state.replica(position);
-  if (replica.rank != busy) return {-1, position, target, finish};
-  return {position, state.find(replica.expert, target), target, finish};
+  if (replica.rank == busy) return {position, -1, target, finish};
+  const bool owner_gives = p.owner[replica.expert] == busy;
+  return {owner_gives ? -1 : state.find(replica.expert, busy), position, target, finish};
 }
 
 // The rank that finishes last, lowest id on ties.
 template <class Lanes>
 MF_HOST_DEVICE int32_t busiest(const SearchView<Lanes>& state) {
   typename Lanes::Key last = 0;
-  MF_UNROLL(1)
-  for (int32_t r = state.lanes().first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    last = std::max(last, Lanes::max_key(state.finish(r), r));
+  const int32_t num_own = state.lanes().num_own(state.problem().num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) {
+    const int32_t r = state.lanes().rank_of(i);
+    if (r < state.problem().num_ranks) {
+      last = std::max(last, Lanes::max_key(state.own_finish(i), r));
+    }
   }
   return Lanes::id_of_max(state.lanes().max(last));
 }
@@ -170,22 +165,25 @@ MF_HOST_DEVICE bool apply(const Shift& shift, int32_t busy, int64_t before,
     const int32_t least = p.least_blocks(expert, busy);
     if (share - blocks < least && share != blocks) blocks = share - least;
     if (blocks <= 0) return false;
-    state.add(shift.from, -blocks);
   }
-  if (shift.to >= 0) state.add(shift.to, blocks);
+  state.shift(shift.from, shift.to, busy, shift.target, blocks);
   if (shift.from >= 0 && state.replica(shift.from).blocks == 0) state.drop(shift.from);
   return true;
 }
 
 }  // namespace refine
 
+// Steps of level(). What they reach, they reach early: 4 R steps gave the same plans of recorded
+// loads but for a few in a thousand (docs/decisions/0004-portfolio-members.md).
+inline constexpr int32_t kLevelSteps = 8;
+
 // Moves blocks from the rank that finishes last to ranks that share one of its experts and finish
-// earlier, until its finish time cannot fall that way.
+// earlier, while its finish time can fall that way.
 template <class Lanes>
 MF_HOST_DEVICE void level(SearchView<Lanes>& state) {
   const ProblemView& p = state.problem();
   MF_UNROLL(1)
-  for (int32_t step = 0; step < 4 * p.num_ranks; ++step) {
+  for (int32_t step = 0; step < kLevelSteps; ++step) {
     const int32_t busy = refine::busiest(state);
     const int64_t before = state.finish(busy);
     if (before <= p.tau) return;

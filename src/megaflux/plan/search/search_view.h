@@ -60,10 +60,16 @@ class SearchView {
   MF_HOST_DEVICE const ProblemView& problem() const { return problem_; }
   // > 0 excess, < 0 deficit against the capacity at the target.
   MF_HOST_DEVICE int32_t gap(int32_t rank) const { return gap_.at(rank); }
-  MF_HOST_DEVICE int32_t load(int32_t rank) const { return gap_.at(rank) + memory_.capacity[rank]; }
+  MF_HOST_DEVICE int32_t load(int32_t rank) const {
+    return gap_.at(rank) + (Lanes::kIsUniform ? flat_capacity_ : memory_.capacity[rank]);
+  }
   // Of the lane's own ranks.
   MF_HOST_DEVICE int32_t own_gap(int32_t i) const { return gap_.own(i); }
   MF_HOST_DEVICE int32_t own_slots(int32_t i) const { return slots_left_.own(i); }
+  MF_HOST_DEVICE int64_t own_finish(int32_t i) const {
+    if constexpr (Lanes::kIsUniform) return gap_.own(i) + flat_capacity_;
+    return finish(lanes_.rank_of(i));
+  }
   // When `rank` finishes with `more` blocks on top of its load.
   MF_HOST_DEVICE int64_t finish(int32_t rank, int32_t more = 0) const {
     if constexpr (Lanes::kIsUniform) return load(rank) + more;
@@ -113,6 +119,9 @@ class SearchView {
   MF_HOST_DEVICE int32_t open(int32_t expert, int32_t rank, int32_t blocks);
   // Moves `blocks` of the owner's share to replica `i`; negative = back to the owner.
   MF_HOST_DEVICE void add(int32_t i, int32_t blocks);
+  // Moves `blocks` of one expert from its replica `from` on rank `giver` to its replica `to` on
+  // rank `taker`; -1 = the owner's share.
+  MF_HOST_DEVICE void shift(int32_t from, int32_t to, int32_t giver, int32_t taker, int32_t blocks);
   // Gives all blocks of replica `i` back to its owner and frees the slot.
   MF_HOST_DEVICE void drop(int32_t i);
 
@@ -128,6 +137,7 @@ class SearchView {
   ProblemView problem_;
   SearchMemory memory_;
   typename Lanes::RankValues gap_, slots_left_, scratch_;
+  int32_t flat_capacity_ = 0;  // of every rank, if the lanes are uniform
   int32_t num_replicas_ = 0;
 };
 
@@ -160,12 +170,13 @@ MF_HOST_DEVICE void SearchView<Lanes>::start(int64_t target) {
     if (replica.blocks > 0 && replica.next < 0) reset_expert(replica.expert);
   }
   num_replicas_ = 0;
+  flat_capacity_ = capacity(0, target);
   const int32_t num_own = lanes_.num_own(problem_.num_ranks);
   for (int32_t i = 0; i < num_own; ++i) {
     const int32_t r = lanes_.rank_of(i);
     const bool exists = r < problem_.num_ranks;
     const int32_t capacity_at = exists ? capacity(r, target) : 0;
-    if (exists) memory_.capacity[r] = capacity_at;
+    if (exists && !Lanes::kIsUniform) memory_.capacity[r] = capacity_at;
     gap_.set_own(i, exists ? problem_.fixed_load[r] - capacity_at : 0);
     slots_left_.set_own(i, exists ? problem_.replica_slots : 0);
     scratch_.set_own(i, 0);
@@ -202,6 +213,22 @@ MF_HOST_DEVICE void SearchView<Lanes>::add(int32_t i, int32_t blocks) {
   }
   gap_.add(replica.rank, blocks);
   gap_.add(problem_.owner[replica.expert], -blocks);
+  lanes_.sync();
+}
+
+template <class Lanes>
+MF_HOST_DEVICE void SearchView<Lanes>::shift(int32_t from, int32_t to, int32_t giver, int32_t taker,
+                                             int32_t blocks) {
+  lanes_.sync();
+  if (lanes_.is_writer()) {
+    SearchExpert& expert = memory_.experts[memory_.replicas[std::max(from, to)].expert];
+    if (from >= 0) memory_.replicas[from].blocks -= blocks;
+    if (to >= 0) memory_.replicas[to].blocks += blocks;
+    if (from < 0) expert.left -= blocks;
+    if (to < 0) expert.left += blocks;
+  }
+  gap_.add(giver, -blocks);
+  gap_.add(taker, blocks);
   lanes_.sync();
 }
 
