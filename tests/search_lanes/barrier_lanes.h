@@ -25,6 +25,7 @@ struct BarrierLanes : Keys<int32_t, 10> {
   static bool is_writer() { return lane == 0; }
   static int32_t num_own(int32_t) { return kRanksPerLane; }
   static int32_t rank_of(int32_t i) { return lane + kLanes * i; }
+  static bool has_own(uint64_t set, int32_t i) { return (set >> rank_of(i) & 1) != 0; }
   static Key max(Key key) {
     return join(key, [](int64_t a, int64_t b) { return std::max(a, b); });
   }

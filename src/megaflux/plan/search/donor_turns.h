@@ -10,6 +10,12 @@
 
 namespace megaflux {
 
+// A rank or an expert, and its excess, deficit or blocks to move.
+struct Choice {
+  int32_t id = -1;  // -1 = none
+  int32_t blocks = 0;
+};
+
 enum class DonorOrder : uint8_t { kOverload, kLargestExpert };
 
 template <class Lanes>

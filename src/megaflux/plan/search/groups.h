@@ -29,12 +29,6 @@ enum class ReceiverRule : uint8_t {
 
 namespace groups {
 
-// A rank or an expert, and its excess, deficit or blocks to move.
-struct Choice {
-  int32_t id = -1;  // -1 = none
-  int32_t blocks = 0;
-};
-
 // The expert that fills `deficit` of `receiver` from `donor`'s own share: one that needs no copy,
 // else the smallest that covers the deficit, else the largest.
 template <class Lanes>
@@ -45,12 +39,14 @@ MF_HOST_DEVICE Choice choose_expert(const SearchView<Lanes>& state, int32_t dono
   MF_UNROLL(1)
   for (int32_t e = p.first_owned[donor] + state.lanes().first(); e < p.first_owned[donor + 1];
        e += Lanes::kCount) {
-    const int32_t left = state.own_left(e);
-    if (left == 0 || state.holds(e, receiver)) continue;
-    if (std::min(left, deficit) < state.least_to_open(e, receiver)) continue;
-    best = std::max(best, Lanes::max_key(Lanes::cover_value(left, deficit), e));
-    if (p.is_resident(e, receiver) && left >= deficit)
+    const int32_t left = state.expert(e).left;
+    const bool may_go = left > 0 && !state.holds(e, receiver) &&
+                        std::min(left, deficit) >= state.least_to_open(e, receiver);
+    const auto value = may_go ? Lanes::cover_value(left, deficit) : 0;
+    best = std::max(best, Lanes::max_key(value, e));
+    if (p.has_resident && may_go && left >= deficit && p.is_resident(e, receiver)) {
       present = std::min(present, Lanes::min_key(0, e));
+    }
   }
   if (p.has_resident) present = state.lanes().min(present);
   if (present != Lanes::kNoKey) return {Lanes::id_of_min(present), deficit};
@@ -116,17 +112,16 @@ MF_HOST_DEVICE void search_groups(DonorRule donors, ReceiverRule receivers, int6
   state.start(target);
   MF_UNROLL(1)
   for (;;) {
-    const groups::Choice donor = groups::choose_donor(state, donors);
+    const Choice donor = groups::choose_donor(state, donors);
     if (donor.id < 0) return;
     bool has_marks = false;
     MF_UNROLL(1)
     for (;;) {
-      const groups::Choice receiver = groups::choose_receiver(state, receivers, donor.blocks);
+      const Choice receiver = groups::choose_receiver(state, receivers, donor.blocks);
       if (receiver.id < 0) return;
-      const groups::Choice expert =
-          groups::choose_expert(state, donor.id, receiver.id, receiver.blocks);
+      const Choice expert = groups::choose_expert(state, donor.id, receiver.id, receiver.blocks);
       if (expert.id >= 0) {
-        state.open(expert.id, receiver.id, expert.blocks);
+        state.open(expert.id, donor.id, receiver.id, expert.blocks);
         break;
       }
       // It holds, or is too small for, everything this donor has.

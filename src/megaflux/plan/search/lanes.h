@@ -62,6 +62,8 @@ struct SingleLane : Keys<int64_t, 12> {
   // be dealt ranks that do not exist; their values are 0.
   static constexpr int32_t num_own(int32_t num_ranks) { return num_ranks; }
   static constexpr int32_t rank_of(int32_t i) { return i; }
+  // Whether a set of up to 64 ranks has it.
+  static constexpr bool has_own(uint64_t set, int32_t i) { return (set >> i & 1) != 0; }
   // The largest and smallest key of all lanes, and the sum of their numbers.
   static constexpr Key max(Key key) { return key; }
   static constexpr Key min(Key key) { return key; }

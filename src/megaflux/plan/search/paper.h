@@ -31,24 +31,28 @@ MF_HOST_DEVICE int32_t amount(const SearchView<Lanes>& state, int32_t expert, in
 
 enum class Receivers : uint8_t { kResident, kAny };
 
-// The lightest rank below its capacity on which a new replica of `expert` pays, -1 if none.
+// The lightest rank below its capacity on which a new replica of expert `e` pays, and how many
+// blocks it takes.
 template <class Lanes>
-MF_HOST_DEVICE int32_t lightest(const SearchView<Lanes>& state, int32_t expert,
-                                Receivers receivers) {
+MF_HOST_DEVICE Choice lightest(const SearchView<Lanes>& state, int32_t e, Receivers receivers) {
   const ProblemView& p = state.problem();
-  const int32_t left = state.own_left(expert);
+  const SearchExpert expert = state.expert(e);
   typename Lanes::Key best = 0;
   const int32_t num_own = state.lanes().num_own(p.num_ranks);
   for (int32_t i = 0; i < num_own; ++i) {
     const int32_t r = state.lanes().rank_of(i);
     const int32_t deficit = -state.own_gap(i);
-    if (deficit <= 0 || state.own_slots(i) == 0 || state.holds(expert, r)) continue;
-    if (receivers == Receivers::kResident && !p.is_resident(expert, r)) continue;
-    if (std::min(left, deficit) < state.least_to_open(expert, r)) continue;
-    best = std::max(best, Lanes::max_key(deficit, r));
+    bool may_host = deficit > 0 && state.own_slots(i) != 0 && !state.own_holds(e, expert, i);
+    if (may_host) {
+      may_host = std::min(expert.left, deficit) >= state.least_to_open(e, r) &&
+                 (receivers == Receivers::kAny || p.is_resident(e, r));
+    }
+    best = std::max(best, Lanes::max_key(may_host ? deficit : 0, r));
   }
   best = state.lanes().max(best);
-  return Lanes::value_of(best) == 0 ? -1 : Lanes::id_of_max(best);
+  const auto deficit = static_cast<int32_t>(Lanes::value_of(best));
+  if (deficit == 0) return {};
+  return {Lanes::id_of_max(best), std::min(expert.left, deficit)};
 }
 
 // The replica of `expert` on the lightest rank below its capacity, -1 if none.
@@ -80,37 +84,51 @@ MF_HOST_DEVICE bool spread_expert(CopiesPerRound copies, int32_t expert, SearchV
     state.add(i, amount(state, expert, state.replica(i).rank));
     moved = true;
   }
-  MF_UNROLL(1)
-  while (p.has_resident && state.gap(donor) > 0 && state.own_left(expert) > 0) {
-    const int32_t r = lightest(state, expert, Receivers::kResident);
-    if (r < 0) break;
-    state.open(expert, r, amount(state, expert, r));
-    moved = true;
-  }
+  // Resident copies first, all of them; then fresh slots.
+  Receivers receivers = p.has_resident ? Receivers::kResident : Receivers::kAny;
   MF_UNROLL(1)
   while (state.gap(donor) > 0 && state.own_left(expert) > 0) {
-    const int32_t r = lightest(state, expert, Receivers::kAny);
-    if (r < 0) break;
-    state.open(expert, r, amount(state, expert, r));
+    const Choice receiver = lightest(state, expert, receivers);
+    if (receiver.id < 0 && receivers == Receivers::kAny) break;
+    if (receiver.id < 0) {
+      receivers = Receivers::kAny;
+      continue;
+    }
+    state.open(expert, donor, receiver.id, receiver.blocks);
     moved = true;
-    if (copies == CopiesPerRound::kOne) break;
+    if (receivers == Receivers::kAny && copies == CopiesPerRound::kOne) break;
   }
   return moved;
+}
+
+// Whether any rank below its capacity has a free slot.
+template <class Lanes>
+MF_HOST_DEVICE bool has_free_slot(const SearchView<Lanes>& state) {
+  int32_t found = 0;
+  const int32_t num_own = state.lanes().num_own(state.problem().num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) {
+    found |= state.own_gap(i) < 0 && state.own_slots(i) != 0 ? 1 : 0;
+  }
+  return state.lanes().max(found) != 0;
 }
 
 // One donor's turn: the expert with most left that can move at all; whether anything moved.
 template <class Lanes>
 MF_HOST_DEVICE bool donate(CopiesPerRound copies, int32_t donor, SearchView<Lanes>& state) {
   const ProblemView& p = state.problem();
+  if (state.gap(donor) <= 0) return false;
   typename Lanes::Key tried = Lanes::kNoKey;
+  // Without a free slot only experts that have replicas can move.
+  const bool any_can_move = has_free_slot(state);
   MF_UNROLL(1)
   for (;;) {
     typename Lanes::Key most = 0;
     MF_UNROLL(1)
     for (int32_t e = p.first_owned[donor] + state.lanes().first(); e < p.first_owned[donor + 1];
          e += Lanes::kCount) {
-      const auto key = Lanes::max_key(state.own_left(e), e);
-      if (key < tried) most = std::max(most, key);
+      const SearchExpert expert = state.expert(e);
+      const auto key = Lanes::max_key(expert.left, e);
+      if (key < tried && (any_can_move || expert.head >= 0)) most = std::max(most, key);
     }
     most = state.lanes().max(most);
     if (Lanes::value_of(most) == 0) return false;

@@ -17,7 +17,8 @@
 
 namespace megaflux {
 
-struct SearchReplica {
+// 16 bytes that a device loads at once, as SearchExpert.
+struct alignas(16) SearchReplica {
   int32_t expert = 0;  // local indices
   int32_t rank = 0;
   int32_t blocks = 0;  // 0 = dropped
@@ -25,7 +26,7 @@ struct SearchReplica {
 };
 
 // What a search knows of one expert.
-struct SearchExpert {
+struct alignas(16) SearchExpert {
   int32_t left = 0;      // blocks the owner still computes
   int32_t head = -1;     // first replica, -1 = none
   uint64_t holders = 0;  // of ranks 0 ... 63 the owner and those with a replica
@@ -85,6 +86,7 @@ class SearchView {
   MF_HOST_DEVICE int32_t slots_left(int32_t rank) const { return slots_left_.at(rank); }
   MF_HOST_DEVICE int32_t num_replicas() const { return num_replicas_; }
   MF_HOST_DEVICE const SearchReplica& replica(int32_t i) const { return memory_.replicas[i]; }
+  MF_HOST_DEVICE const SearchExpert& expert(int32_t e) const { return memory_.experts[e]; }
   MF_HOST_DEVICE int32_t first_replica(int32_t expert) const {
     return memory_.experts[expert].head;
   }
@@ -95,6 +97,11 @@ class SearchView {
   // True for the owner and for ranks with a replica.
   MF_HOST_DEVICE bool holds(int32_t expert, int32_t rank) const {
     return (holder_word(expert, rank) >> (rank % 64) & 1) != 0;
+  }
+  // The same of the lane's i-th rank, for an expert that was looked up already.
+  MF_HOST_DEVICE bool own_holds(int32_t e, const SearchExpert& expert, int32_t i) const {
+    if constexpr (Lanes::kMaxRanks <= 64) return Lanes::has_own(expert.holders, i);
+    return holds(e, lanes_.rank_of(i));
   }
   // Position of the replica of `expert` on `rank`, -1 = none.
   MF_HOST_DEVICE int32_t find(int32_t expert, int32_t rank) const {
@@ -116,7 +123,10 @@ class SearchView {
   // last search).
   MF_HOST_DEVICE void start(int64_t target);
   // Moves `blocks` of the owner's share to a new replica on `rank`; returns its position.
-  MF_HOST_DEVICE int32_t open(int32_t expert, int32_t rank, int32_t blocks);
+  MF_HOST_DEVICE int32_t open(int32_t expert, int32_t rank, int32_t blocks) {
+    return open(expert, problem_.owner[expert], rank, blocks);
+  }
+  MF_HOST_DEVICE int32_t open(int32_t expert, int32_t owner, int32_t rank, int32_t blocks);
   // Moves `blocks` of the owner's share to replica `i`; negative = back to the owner.
   MF_HOST_DEVICE void add(int32_t i, int32_t blocks);
   // Moves `blocks` of one expert from its replica `from` on rank `giver` to its replica `to` on
@@ -185,21 +195,24 @@ MF_HOST_DEVICE void SearchView<Lanes>::start(int64_t target) {
 }
 
 template <class Lanes>
-MF_HOST_DEVICE int32_t SearchView<Lanes>::open(int32_t expert, int32_t rank, int32_t blocks) {
+MF_HOST_DEVICE int32_t SearchView<Lanes>::open(int32_t expert, int32_t owner, int32_t rank,
+                                               int32_t blocks) {
   lanes_.sync();
-  const int32_t i = num_replicas_++;
   if (lanes_.is_writer()) {
-    SearchExpert& state = memory_.experts[expert];
-    memory_.replicas[i] = {expert, rank, blocks, state.head};
-    state.head = i;
+    SearchExpert state = memory_.experts[expert];
+    memory_.replicas[num_replicas_] = {expert, rank, blocks, state.head};
+    state.head = num_replicas_;
     state.left -= blocks;
-    holder_word(expert, rank) |= bit(rank);
+    if (Lanes::kMaxRanks <= 64 || rank < 64) state.holders |= bit(rank);
+    memory_.experts[expert] = state;
+    if (Lanes::kMaxRanks > 64 && rank >= 64) holder_word(expert, rank) |= bit(rank);
   }
+  ++num_replicas_;
   slots_left_.add(rank, -1);
   gap_.add(rank, blocks);
-  gap_.add(problem_.owner[expert], problem_.lambda_blocks - blocks);
+  gap_.add(owner, problem_.lambda_blocks - blocks);
   lanes_.sync();
-  return i;
+  return num_replicas_ - 1;
 }
 
 template <class Lanes>

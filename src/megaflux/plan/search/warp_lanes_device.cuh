@@ -51,6 +51,11 @@ struct WarpLanes : Keys<Number, 10> {
   __device__ static constexpr int32_t num_own(int32_t) { return kRanksPerLane; }
   __device__ static int32_t rank_of(int32_t i) { return first() + 32 * i; }
 
+  __device__ static bool has_own(uint64_t set, int32_t i) {
+    const auto word = static_cast<uint32_t>(i == 0 ? set : set >> 32);
+    return (word >> first() & 1) != 0;
+  }
+
   __device__ static Key max(Key key) {
     if constexpr (sizeof(Key) == 4) return __reduce_max_sync(kWholeWarp, key);
     return static_cast<Key>(warp_max(key));
