@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <type_traits>
-
 #include "megaflux/head/device_head_cuda.h"
 #include "megaflux/head/head_kernel.cuh"
 #include "megaflux/plan/device_planner_cuda.h"
@@ -9,16 +6,10 @@
 namespace megaflux {
 namespace {
 
-// Lanes that leave a head no register get fewer warps, which search in more rounds.
-template <class Lanes>
-inline constexpr bool kIsLarge =
-    sizeof(typename Lanes::Key) == 8 || std::is_same_v<Lanes, CostLanes64>;
-
 // The device planner as run_head takes it.
 template <class Lanes>
 struct SearchingPlanner {
-  static constexpr int32_t kThreads =
-      planner_threads(kIsLarge<Lanes> ? PlannerLanes::kWide128 : PlannerLanes::kNarrow32);
+  static constexpr int32_t kThreads = kPlannerThreads<Lanes>;
   DevicePlannerParams params;
 
   __device__ void operator()(const int32_t* loads, const int32_t* resident, std::byte* plan,
@@ -45,11 +36,8 @@ void launch_head(const DeviceContext& context, const DeviceHead& head,
                  cudaStream_t stream) {
   with_planner_lanes(planner.params().lanes, [&]<class Lanes>() {
     using Searching = SearchingPlanner<Lanes>;
-    Searching searching = {planner.params()};
-    searching.params.num_searches =
-        std::min(searching.params.num_searches, Searching::kThreads / kWarpThreads);
-    launch_head_kernel(context, head.num_ctas(), params, searching, planner.params().shared_bytes,
-                       stream);
+    launch_head_kernel(context, head.num_ctas(), params, Searching{planner.params()},
+                       planner.params().shared_bytes, stream);
   });
 }
 

@@ -11,14 +11,8 @@
 namespace megaflux {
 namespace {
 
-// The threads of Lanes' block; a launch bound has to be a constant.
 template <class Lanes>
-inline constexpr int32_t kThreads = planner_threads(sizeof(typename Lanes::Key) == 8
-                                                        ? PlannerLanes::kWide128
-                                                        : PlannerLanes::kNarrow32);
-
-template <class Lanes>
-__global__ void __launch_bounds__(kThreads<Lanes>, 1)
+__global__ void __launch_bounds__(kPlannerThreads<Lanes>, 1)
     plan_kernel(const __grid_constant__ DevicePlannerParams params, const int32_t* loads,
                 const int32_t* resident, std::byte* plan, DevicePlanReport* report) {
   extern __shared__ uint4 shared[];
@@ -26,6 +20,8 @@ __global__ void __launch_bounds__(kThreads<Lanes>, 1)
                         reinterpret_cast<std::byte*>(shared));
 }
 
+// Shared memory left to a kernel that plans among other things.
+constexpr size_t kCallerBytes = 8 * 1024;
 constexpr int64_t kMostNarrowBlocks = (int64_t{1} << 20) - 1;  // below half of a key's values
 
 // The tables of a configuration as the device wants them.
@@ -239,7 +235,7 @@ DevicePlanner::DevicePlanner(PlanConfig config, int32_t device, int64_t max_rows
   params_ = make_params(config_, tables, max_rows);
   int limit = 0;
   MF_CUDA(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  fit_shared_memory(static_cast<size_t>(limit), params_);
+  fit_shared_memory(static_cast<size_t>(limit) - kCallerBytes, params_);
   tables_ = upload_tables(config_, tables, device, params_);
   with_planner_lanes(params_.lanes, [&]<class Lanes>() {
     MF_CUDA(cudaFuncSetAttribute(plan_kernel<Lanes>, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -251,7 +247,7 @@ void DevicePlanner::launch(const int32_t* loads, const int32_t* resident, std::b
                            DevicePlanReport* report, cudaStream_t stream) const {
   const CurrentDevice current(device_);
   with_planner_lanes(params_.lanes, [&]<class Lanes>() {
-    plan_kernel<Lanes><<<1, kThreads<Lanes>, params_.shared_bytes, stream>>>(
+    plan_kernel<Lanes><<<1, kPlannerThreads<Lanes>, params_.shared_bytes, stream>>>(
         params_, loads, resident, plan, report);
   });
   MF_CUDA(cudaGetLastError());

@@ -32,9 +32,9 @@ MF_HOST_DEVICE constexpr int32_t most_ranks(PlannerLanes lanes) {
 }
 
 // Threads of the block that plans, whoever launches it: a warp for each of the 18 searches of a
-// first wave; 64-bit keys need more registers a thread, and search in two rounds.
+// first wave. Lanes that need more registers a thread search in two rounds.
 MF_HOST_DEVICE constexpr int32_t planner_threads(PlannerLanes lanes) {
-  return lanes == PlannerLanes::kWide128 ? 384 : 576;
+  return lanes == PlannerLanes::kWide128 || lanes == PlannerLanes::kCost64 ? 384 : 576;
 }
 
 struct DevicePlannerParams {

@@ -17,6 +17,14 @@ using CostLanes32 = WarpLanes<1, int32_t, true, true>;
 using CostLanes64 = WarpLanes<2, int32_t, true, true>;
 using WideLanes128 = WarpLanes<4, int64_t, false, true>;
 
+// planner_threads of Lanes, for launch bounds.
+template <class Lanes>
+inline constexpr int32_t kPlannerThreads = planner_threads(PlannerLanes::kNarrow32);
+template <>
+inline constexpr int32_t kPlannerThreads<CostLanes64> = planner_threads(PlannerLanes::kCost64);
+template <>
+inline constexpr int32_t kPlannerThreads<WideLanes128> = planner_threads(PlannerLanes::kWide128);
+
 // What all domains together say about the gates.
 struct StepFacts {
   int64_t tau = 0;
