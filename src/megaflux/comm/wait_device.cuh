@@ -43,6 +43,10 @@ __device__ __forceinline__ void raise_abort(const DeviceRank& self, FailureKind 
   none = 0;
   if (!cuda::atomic_ref<uint32_t, kPeerScope>(*group.heap.at(0, group.protocol.abort))
            .compare_exchange_strong(none, value, cuda::memory_order_acq_rel)) {
+    // Another rank was first. Its stores may still be on their way here, and this rank must not end
+    // its launch as if nothing had happened.
+    cuda::atomic_ref<uint32_t, kPeerScope>(*group.heap.at(self.rank, group.protocol.abort))
+        .store(none, cuda::memory_order_release);
     return;
   }
 #pragma unroll 1  // cold, and a copy stands at every wait
