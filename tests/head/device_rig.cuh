@@ -109,10 +109,14 @@ class DeviceRig {
     LocalConfig local{.device_of = device_of, .payload_words = head_payload_words(config)};
     local.waits.deadline = std::chrono::milliseconds(gpu::by_size(2'000, 60'000, 5'000));
     group_ = std::make_unique<LocalGroup>(local, layout);
+    // What a session knows: the lanes are then those that it runs.
+    const int64_t all_rows = int64_t{config.plan.dims.num_ranks} * config.max_tokens * config.topk;
+    const auto max_rows = std::clamp<int64_t>(all_rows, 1, INT32_MAX);
     for (size_t i = 0; i < group_->num_devices(); ++i) {
       const CurrentDevice current(group_->device(i));
       heads_.push_back(std::make_unique<DeviceHead>(config, fields_, group_->ranks_on(i)));
-      planners_.push_back(std::make_unique<DevicePlanner>(config.plan, group_->device(i)));
+      planners_.push_back(
+          std::make_unique<DevicePlanner>(config.plan, group_->device(i), max_rows));
     }
     for (const int32_t device : device_of)
       ids_.emplace_back(config.max_tokens, config.topk, device);

@@ -18,6 +18,7 @@ namespace megaflux {
 // kExperts from kExperts t on.
 template <int32_t kThreads>
 struct HeadCta {
+  static_assert(kThreads < 768, "kGroupSums has room for two groups of 256 experts");
   static constexpr int32_t kWarps = kThreads / kWarpThreads;
   static constexpr int32_t kExperts = ceil_div(kMaxDeviceExperts, kThreads);
 };
@@ -60,7 +61,7 @@ struct ExpertGroups {
     return of_group * stride + expert;
   }
 };
-// Groups of 256 and more experts are two at most.
+// Groups of 256 experts and more are two at most, since no CTA of a head has 768 threads.
 inline constexpr int32_t kGroupSums = 2 * kMaxDeviceExperts;
 
 namespace chunk_counts {

@@ -89,8 +89,9 @@ void DeviceHead::check() {
     const int64_t dropped = status.dropped_total - told_[i];
     told_[i] += dropped;
     const bool has_too_many = std::exchange(status.too_many_rows, 0u) != 0;
-    MF_CHECK(!has_too_many, "loads: 2^31 rows or more in a step, at most ",
-             std::numeric_limits<int32_t>::max(), " are supported");
+    MF_CHECK(!has_too_many,
+             "loads: more rows in a step than the planner was made for (max_rows, at most ",
+             std::numeric_limits<int32_t>::max(), ")");
     MF_CHECK(dropped == 0, "rank ", ranks_[i], ": ", dropped,
              " rows were dropped: topk_ids outside [-1, ", config_.plan.dims.num_experts, ")");
   }

@@ -5,7 +5,7 @@
 //   const DeviceHeadFields fields = add_device_head_fields(layout, config, limits);
 //   LocalGroup group({.device_of = {0, 1}, .payload_words = head_payload_words(config)}, layout);
 //   DeviceHead head(config, fields, group.ranks_on(0));                 // likewise for device 1
-//   const DevicePlanner planner(config.plan, 0);
+//   const DevicePlanner planner(config.plan, 0, max_rows);  // P T_max K: fewer rows, faster lanes
 //   group.launch([&](const DeviceContext& context, cudaStream_t stream) {
 //     launch_head(context, head, head.params(routings, {.layer = 3}), planner, stream);
 //   });
@@ -50,6 +50,8 @@ class DeviceHead {
   DeviceHeadParams params(std::span<const RoutingView> routings, const DeviceHeadStep& step) const;
   // CTAs of each rank in a launch: all SMs of the device, dealt out evenly.
   int32_t num_ctas() const { return num_ctas_; }
+  const PlanDims& dims() const { return config_.plan.dims; }
+  const DeviceHeadFields& fields() const { return fields_; }
 
   // Rows dropped on ranks[local_idx] by all launches that have ended.
   int64_t dropped_rows(size_t local_idx) const { return statuses_.get()[local_idx].dropped_total; }
@@ -71,8 +73,9 @@ class DeviceHead {
 };
 
 // One launch for all ranks of the current device, whose head and planner these are; the planner
-// leaves a DevicePlanReport in the field `report`. Throws kInternal with CUDA's words if the CTAs
-// do not fit on the device together.
+// leaves a DevicePlanReport in the field `report`. Throws kBadInput if the planner makes plans of
+// other dimensions, the report has no room, or entries carry fewer words than E; kInternal with
+// CUDA's words if the CTAs do not fit on the device together.
 void launch_head(const DeviceContext& context, const DeviceHead& head,
                  const DeviceHeadParams& params, const DevicePlanner& planner, cudaStream_t stream);
 

@@ -22,8 +22,9 @@ enum class HeadOutcome : uint32_t {
   kNone,         // not launched yet
   kPlanned,      // everything below is whole
   kNoLegalPlan,  // experts without a living owner have rows; plan and work list are empty
-  kTooManyRows,  // 2^31 rows or more in the step; plan and work list are empty
-  kNotEntered,   // ranks disagree, one refused, or the group has failed; nothing else was written
+  kTooManyRows,  // 2^31 rows or more, or more than the planner holds; plan and work list are empty
+  kNotEntered,   // ranks disagree, one refused, or the group has failed; plan and work list are
+                 // empty
 };
 
 struct HeadResult {

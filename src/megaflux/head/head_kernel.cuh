@@ -1,6 +1,7 @@
 // The kernel that is a head and nothing else, for any planner functor (head_device.cuh).
 #pragma once
 
+#include "megaflux/base/check.h"
 #include "megaflux/comm/launch_cuda.h"
 #include "megaflux/head/device_head_cuda.h"
 #include "megaflux/head/head_device.cuh"
@@ -21,6 +22,9 @@ template <class Planner>
 void launch_head_kernel(const DeviceContext& context, int32_t num_ctas,
                         const DeviceHeadParams& params, const Planner& planner,
                         size_t planner_bytes, cudaStream_t stream) {
+  MF_CHECK(context.protocol.payload_words >= params.num_experts,
+           "payload_words: ", context.protocol.payload_words, ", a head sends ", params.num_experts,
+           " (head_payload_words)");
   DeviceHeadParams cut = params;
   for (int32_t i = 0; i < context.num_local; ++i) {
     const RoutingView& routing = params.routings[i];

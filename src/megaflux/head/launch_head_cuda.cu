@@ -1,3 +1,4 @@
+#include "megaflux/base/check.h"
 #include "megaflux/head/device_head_cuda.h"
 #include "megaflux/head/head_kernel.cuh"
 #include "megaflux/plan/device_planner_cuda.h"
@@ -34,6 +35,15 @@ struct SearchingPlanner {
 void launch_head(const DeviceContext& context, const DeviceHead& head,
                  const DeviceHeadParams& params, const DevicePlanner& planner,
                  cudaStream_t stream) {
+  const PlanDims made = planner.params().dims, needed = head.dims();
+  MF_CHECK(made.num_experts == needed.num_experts && made.num_ranks == needed.num_ranks &&
+               made.replica_slots == needed.replica_slots,
+           "planner: made for E ", made.num_experts, ", P ", made.num_ranks, ", s ",
+           made.replica_slots, ", the head's are ", needed.num_experts, ", ", needed.num_ranks,
+           " and ", needed.replica_slots);
+  MF_CHECK(head.fields().report.count >= sizeof(DevicePlanReport),
+           "report_bytes: ", head.fields().report.count, ", the planner's report has ",
+           sizeof(DevicePlanReport));
   with_planner_lanes(planner.params().lanes, [&]<class Lanes>() {
     using Searching = SearchingPlanner<Lanes>;
     launch_head_kernel(context, head.num_ctas(), params, Searching{planner.params()},
