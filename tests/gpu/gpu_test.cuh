@@ -79,6 +79,7 @@ class DeviceArray {
     MF_CUDA(cudaSetDevice(device_));
     MF_CUDA(cudaDeviceSynchronize());
     MF_CUDA(cudaMemcpy(to, from, bytes(), kind));
+    MF_CUDA(cudaDeviceSynchronize());
   }
 
   T* data_ = nullptr;

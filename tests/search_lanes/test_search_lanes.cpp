@@ -23,7 +23,7 @@ bool operator==(const SearchReplica& a, const SearchReplica& b) {
 
 namespace {
 
-using Lanes = BarrierLanes<3, 4>;
+using Lanes = BarrierLanes<2, 6>;  // two threads: more would wait for cores
 
 // What the lanes of a search share.
 struct LaneMemory {

@@ -130,6 +130,8 @@ class TableWriter {
     DeviceMemory memory(device, bytes_.size());
     const CurrentDevice current(device);
     MF_CUDA(cudaMemcpy(memory.data(), bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice));
+    // From pageable memory the copy may still be on its way, and other streams do not wait for it.
+    MF_CUDA(cudaDeviceSynchronize());
     return memory;
   }
 

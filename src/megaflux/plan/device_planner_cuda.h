@@ -27,7 +27,7 @@ class DevicePlanner {
  public:
   // Checks the config and brings its tables to `device`. `max_rows`: most rows of all ranks in one
   // step, [1, 2^31 - 1]; a step with more is refused where it does not fit the numbers chosen for
-  // it. Throws kBadInput, kUnsupported, or kDevice from CUDA.
+  // it. Throws kBadInput, kUnsupported, or kInternal with CUDA's words.
   DevicePlanner(PlanConfig config, int32_t device, int64_t max_rows = INT32_MAX);
 
   const PlanConfig& config() const { return config_; }

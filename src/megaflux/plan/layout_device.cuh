@@ -40,7 +40,7 @@ __device__ inline void write_instance(const Instance& from, Instance* to) {
   to->num_blocks = from.num_blocks;
 }
 
-// Zeros everywhere, -1 in the slots, owners in their table, one instance an expert.
+// Zeros everywhere, -1 in the slots.
 __device__ inline void clear_plan(const DevicePlannerParams& params, StagedPlan& plan) {
   auto* words = reinterpret_cast<uint32_t*>(plan.bytes);
   const auto first_slot = static_cast<int32_t>(plan.layout.slot_expert / 4);
@@ -215,17 +215,16 @@ __device__ inline void place_instances(const DevicePlannerParams& params, int32_
   }
   MF_UNROLL(1)
   for (int32_t i = t; i < num_drafts; i += block_threads()) {
-    DeviceDraft& draft = memory.drafts()[i];
+    const DeviceDraft draft = memory.drafts()[i];
     const int32_t owner = memory.owner_of[draft.expert];
     const DraftPlace place = place_draft(draft, owner, memory.drafts(), num_drafts);
     const int32_t left = memory.blocks_of[draft.expert] - place.other_blocks;
     const bool is_after_owner = owner < draft.rank;
     Instance* const first = plan.instances + plan.instance_begin[draft.expert];
-    draft.order = place.order + is_after_owner;
     const int32_t slot = has_held ? -1 : place.lower_experts;
     write_instance(
         {draft.rank, slot, place.first_block + (is_after_owner ? left : 0), draft.num_blocks},
-        first + draft.order);
+        first + place.order + is_after_owner);
     atomicAdd(memory.rank_blocks + draft.rank, draft.num_blocks);
     if (!has_held) plan.slot_expert[draft.rank * s + slot] = draft.expert;
     if (place.is_first) {
@@ -251,7 +250,9 @@ __device__ inline void place_held(const DevicePlannerParams& params, const int32
     MF_UNROLL(1)
     for (int32_t slot = 0; slot < s; ++slot) {
       if (plan.slot_expert[draft.rank * s + slot] != draft.expert) continue;
-      plan.instances[plan.instance_begin[draft.expert] + draft.order].slot = slot;
+      Instance* instance = plan.instances + plan.instance_begin[draft.expert];
+      while (instance->rank != draft.rank) ++instance;
+      instance->slot = slot;
       if (plan.slot_resident[draft.rank * s + slot] != 0) atomicAdd(&memory.facts.num_kept, 1);
     }
   }

@@ -1,6 +1,6 @@
 // The planner on the device: one block makes the plan that the host makes of the same loads, byte
-// for byte. A kernel calls plan_on_device with the lanes that
-// DevicePlanner chose (with_planner_lanes).
+// for byte. A kernel calls plan_on_device with the lanes that DevicePlanner chose
+// (with_planner_lanes).
 #pragma once
 
 #include <cstdint>
@@ -160,8 +160,7 @@ __device__ GateDecision decide(const DevicePlannerParams& params, const StepFact
   return gate;
 }
 
-// Makes the plan of one step. All threads of a block of planner_threads(params.lanes) call it,
-// with
+// Makes the plan of one step. All threads of a block of kPlannerThreads<Lanes> call it, with
 // params.shared_bytes of shared memory, 16-byte aligned. `loads` is [P, E] rows by source,
 // `resident` [P s] or null (nothing is resident), `plan` has PlanLayout(params.dims).total_bytes
 // and is 16-byte aligned; like `loads` they may be memory that other ranks wrote before a signal

@@ -18,7 +18,6 @@ struct alignas(16) DeviceDraft {
   int32_t expert = 0;
   int32_t rank = 0;
   int32_t num_blocks = 0;
-  int32_t order = 0;  // among the instances of its expert
 };
 
 // The order of CandidateScore as words that are compared one after the other; the member counts

@@ -159,7 +159,7 @@ __device__ void keep_drafts(const DevicePlannerParams& params, const DeviceDomai
     if (replica.blocks > 0) {
       const int32_t at = kept + __popc(used & ((1u << Lanes::first()) - 1));
       drafts[at] = {memory.ids[replica.expert], memory.ranks[domain.first_rank + replica.rank],
-                    replica.blocks, 0};
+                    replica.blocks};
     }
     kept += __popc(used);
   }
