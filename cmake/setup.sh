@@ -82,9 +82,6 @@ ensure_packages() {
   fi
   mapfile -t missing < <(missing_packages "${programs[@]}" -- "${libraries[@]}")
   if ((${#missing[@]})); then
-    # Not needed, hence never installed for its own sake: presets cpu and cuda have the host's files in common, and
-    # ccache compiles them once.
-    if [[ $1 == test ]] && ! command -v ccache >/dev/null; then missing+=(ccache); fi
     install_packages "${missing[@]}"
   else
     say "All packages are there"
