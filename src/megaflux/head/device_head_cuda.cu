@@ -84,14 +84,16 @@ DeviceHeadParams DeviceHead::params(std::span<const RoutingView> routings,
 }
 
 void DeviceHead::check() {
+  bool has_too_many = false;  // told by every rank, and once by this
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    HeadStatus& status = statuses_.get()[i];
-    const int64_t dropped = status.dropped_total - told_[i];
+    has_too_many |= std::exchange(statuses_.get()[i].too_many_rows, 0u) != 0;
+  }
+  MF_CHECK(!has_too_many,
+           "loads: more rows in a step than the planner was made for (max_rows, at most ",
+           std::numeric_limits<int32_t>::max(), ")");
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const int64_t dropped = statuses_.get()[i].dropped_total - told_[i];
     told_[i] += dropped;
-    const bool has_too_many = std::exchange(status.too_many_rows, 0u) != 0;
-    MF_CHECK(!has_too_many,
-             "loads: more rows in a step than the planner was made for (max_rows, at most ",
-             std::numeric_limits<int32_t>::max(), ")");
     MF_CHECK(dropped == 0, "rank ", ranks_[i], ": ", dropped,
              " rows were dropped: topk_ids outside [-1, ", config_.plan.dims.num_experts, ")");
   }

@@ -55,8 +55,8 @@ class DeviceHead {
 
   // Rows dropped on ranks[local_idx] by all launches that have ended.
   int64_t dropped_rows(size_t local_idx) const { return statuses_.get()[local_idx].dropped_total; }
-  // Throws kBadInput if a launch that has ended since the last call dropped rows, naming the rank
-  // and their number, or met 2^31 rows or more, which every rank tells alike.
+  // Throws kBadInput if a launch that has ended since the last call met more rows than the planner
+  // was made for, or dropped rows, naming the rank and their number; one reason a call.
   void check();
 
  private:
