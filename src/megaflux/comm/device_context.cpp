@@ -9,10 +9,7 @@ const DeviceGroupConfig& checked(const DeviceGroupConfig& config) {
            "num_ranks: ", config.num_ranks, " is outside [1, ", kMaxDeviceRanks,
            "], the ranks of a group of devices");
   MF_CHECK(config.payload_words >= 0, "payload_words: ", config.payload_words, " is negative");
-  MF_CHECK(config.waits.deadline.count() > 0, "waits.deadline: ", config.waits.deadline.count(),
-           " ms is not positive");
-  MF_CHECK(config.waits.deadline_scale > 0, "waits.deadline_scale: ", config.waits.deadline_scale,
-           " is not positive");
+  check_waits(config.waits);
   return config;
 }
 

@@ -27,6 +27,9 @@ struct WaitConfig {
   std::chrono::microseconds max_sleep{200};  // sleeps double from 10 us up to this
 };
 
+// Throws kBadInput naming the field and its value unless deadline and scale are positive.
+void check_waits(const WaitConfig& waits);
+
 // Places of the protocol's own words in every rank's heap (entry_exit.h says who writes them).
 struct ProtocolFields {
   Field<uint32_t> entry_epochs;   // [2, P] epoch of the entry that peer p posted here

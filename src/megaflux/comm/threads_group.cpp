@@ -16,10 +16,7 @@ const ThreadsConfig& checked(const ThreadsConfig& config) {
   MF_CHECK(config.num_roles >= 1 && config.num_roles <= kMaxRoles, "num_roles: ", config.num_roles,
            " is outside [1, ", kMaxRoles, "]");
   MF_CHECK(config.payload_words >= 0, "payload_words: ", config.payload_words, " is negative");
-  MF_CHECK(config.waits.deadline.count() > 0, "waits.deadline: ", config.waits.deadline.count(),
-           " ms is not positive");
-  MF_CHECK(config.waits.deadline_scale > 0, "waits.deadline_scale: ", config.waits.deadline_scale,
-           " is not positive");
+  check_waits(config.waits);
   return config;
 }
 

@@ -62,6 +62,13 @@ class Backoff {
 
 }  // namespace
 
+void check_waits(const WaitConfig& waits) {
+  MF_CHECK(waits.deadline.count() > 0, "waits.deadline: ", waits.deadline.count(),
+           " ms is not positive");
+  MF_CHECK(waits.deadline_scale > 0, "waits.deadline_scale: ", waits.deadline_scale,
+           " is not positive");
+}
+
 uint32_t wait_for(const RankContext& ctx, const Awaited& awaited) {
   uint32_t seen = load_signal(awaited.word);
   if (!is_reached(seen, awaited.expected)) {
