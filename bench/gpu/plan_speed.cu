@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -38,21 +39,15 @@ struct Setting {
 
 // Microseconds of one launch.
 double launch_us(const DevicePlanner& planner, const LoadTable& loads, cudaStream_t stream) {
-  std::vector<int32_t> rows;
-  for (int32_t p = 0; p < loads.num_ranks(); ++p) {
-    const auto of_source = loads.rows_of_source(p);
-    rows.insert(rows.end(), of_source.begin(), of_source.end());
-  }
-  DeviceMemory device_rows(0, rows.size() * sizeof(int32_t));
+  const DeviceMemory rows = DeviceMemory::copy_of(0, std::as_bytes(loads.rows()));
   DeviceMemory plan(0, round_up(planner.plan_bytes(), size_t{16}) + sizeof(DevicePlanReport));
   auto* report =
       reinterpret_cast<DevicePlanReport*>(plan.data() + round_up(planner.plan_bytes(), size_t{16}));
-  MF_CUDA(cudaMemcpy(device_rows.data(), rows.data(), device_rows.bytes(), cudaMemcpyHostToDevice));
   cudaGraph_t graph = nullptr;
   MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   for (int i = 0; i < kLaunches; ++i) {
-    planner.launch(reinterpret_cast<const int32_t*>(device_rows.data()), nullptr, plan.data(),
-                   report, stream);
+    planner.launch(reinterpret_cast<const int32_t*>(rows.data()), nullptr, plan.data(), report,
+                   stream);
   }
   MF_CUDA(cudaStreamEndCapture(stream, &graph));
   cudaGraphExec_t exec = nullptr;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "megaflux/base/check_cuda.h"
@@ -20,6 +21,15 @@ class DeviceMemory {
     void* data = nullptr;
     MF_CUDA(cudaMalloc(&data, bytes));
     data_ = static_cast<std::byte*>(data);
+  }
+  // A copy of `bytes`, whole before anything that is launched next, on any stream.
+  static DeviceMemory copy_of(int32_t device, std::span<const std::byte> bytes) {
+    DeviceMemory memory(device, bytes.size());
+    const CurrentDevice current(device);
+    MF_CUDA(cudaMemcpy(memory.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+    // From pageable memory the copy may still be on its way, and other streams do not wait for it.
+    MF_CUDA(cudaDeviceSynchronize());
+    return memory;
   }
   DeviceMemory(DeviceMemory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}

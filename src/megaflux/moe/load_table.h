@@ -35,6 +35,8 @@ class LoadTable {
   int32_t rows(int32_t source, int32_t expert) const {
     return rows_[static_cast<size_t>(source) * num_experts_ + expert];
   }
+  // Rows of all sources, [P, E].
+  std::span<const int32_t> rows() const { return rows_; }
   std::span<const int32_t> rows_of_source(int32_t source) const {
     return std::span(rows_).subspan(static_cast<size_t>(source) * num_experts_, num_experts_);
   }

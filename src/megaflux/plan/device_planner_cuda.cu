@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -7,6 +6,7 @@
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/plan/device_planner_cuda.h"
 #include "megaflux/plan/planner_device.cuh"
+#include "megaflux/plan/problem.h"
 
 namespace megaflux {
 namespace {
@@ -32,48 +32,35 @@ struct HostTables {
   int32_t most_ranks = 0;
 };
 
-void append_rank(const PlanConfig& config, int32_t rank, int32_t units, HostTables& tables) {
-  DeviceDomain& domain = tables.domains.back();
-  const int32_t base = config.base_blocks.empty() ? 0 : config.base_blocks[rank];
-  const int32_t speed = config.speed.empty() ? 1024 : config.speed[rank];
-  tables.first_owned.push_back(domain.num_experts);
-  for (int32_t e = 0; e < config.dims.num_experts; ++e) {
-    if (config.owner_of[e] != rank) continue;
-    tables.owner_place[e] = static_cast<int32_t>(tables.ranks.size());
-    tables.owned.push_back(e);
-    ++domain.num_experts;
+void append_domain(const PlanConfig& config, const DomainProblem& problem, HostTables& tables) {
+  DeviceDomain domain;
+  domain.first_rank = static_cast<int32_t>(tables.ranks.size());
+  domain.num_ranks = problem.num_ranks;
+  domain.first_expert = static_cast<int32_t>(tables.owned.size());
+  domain.is_uniform = problem.is_uniform ? 1 : 0;
+  for (int32_t r = 0; r < problem.num_ranks; ++r) {
+    tables.first_owned.push_back(domain.num_experts);
+    for (int32_t e = 0; e < config.dims.num_experts; ++e) {
+      if (config.owner_of[e] != problem.ranks[r]) continue;
+      tables.owner_place[e] = domain.first_rank + r;
+      tables.owned.push_back(e);
+      ++domain.num_experts;
+    }
   }
-  tables.ranks.push_back(rank);
-  tables.base.push_back(int64_t{base} * units);
-  tables.speed.push_back(speed);
-  if (base != 0 || speed != 1024) domain.is_uniform = 0;
-  ++domain.num_ranks;
+  tables.first_owned.push_back(domain.num_experts);
+  tables.ranks.insert(tables.ranks.end(), problem.ranks.begin(), problem.ranks.end());
+  tables.base.insert(tables.base.end(), problem.base.begin(), problem.base.end());
+  tables.speed.insert(tables.speed.end(), problem.speed.begin(), problem.speed.end());
+  tables.most_ranks = std::max(tables.most_ranks, problem.num_ranks);
+  tables.domains.push_back(domain);
 }
 
-HostTables make_tables(const PlanConfig& config, int32_t units) {
+// Domains, base work and speeds are those of the host's problems, in units of `unit_rows` rows.
+HostTables make_tables(const PlanConfig& config, int32_t unit_rows) {
   HostTables tables;
   tables.owner_place.assign(config.dims.num_experts, -1);
-  std::vector<int32_t> ids(config.domain_of);
-  if (ids.empty()) ids = {0};
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  for (const int32_t id : ids) {
-    DeviceDomain domain;
-    domain.first_rank = static_cast<int32_t>(tables.ranks.size());
-    domain.first_expert = static_cast<int32_t>(tables.owned.size());
-    tables.domains.push_back(domain);
-    for (int32_t r = 0; r < config.dims.num_ranks; ++r) {
-      const bool is_here = config.domain_of.empty() || config.domain_of[r] == id;
-      const bool is_active = config.active.empty() || config.active[r] != 0;
-      if (is_here && is_active) append_rank(config, r, units, tables);
-    }
-    if (tables.domains.back().num_ranks == 0) {
-      tables.domains.pop_back();
-      continue;
-    }
-    tables.first_owned.push_back(tables.domains.back().num_experts);
-    tables.most_ranks = std::max(tables.most_ranks, tables.domains.back().num_ranks);
-  }
+  const ProblemBuilder builder(config, unit_rows);
+  for (const DomainProblem& problem : builder.domains()) append_domain(config, problem, tables);
   for (int32_t e = 0; e < config.dims.num_experts; ++e) {
     if (tables.owner_place[e] < 0) tables.owned.push_back(e);
   }
@@ -102,14 +89,14 @@ PlannerLanes choose_lanes(const PlanConfig& config, const HostTables& tables, in
 }
 
 // How many searches fit side by side, and the shared memory that takes.
-void fit_shared_memory(size_t limit, DevicePlannerParams& params) {
+void fit_shared_memory(size_t limit, int32_t num_threads, DevicePlannerParams& params) {
   place_memory(params);
   const size_t plan_bytes = round_up(PlanLayout(params.dims).total_bytes, size_t{16});
   const size_t room = limit - std::min<size_t>(limit, params.search_offset);
   const auto fitting = static_cast<int32_t>(room / params.search_bytes);
   MF_INVARIANT(fitting >= 1 && plan_bytes <= room, "the planner needs ", params.search_offset,
                " bytes of shared memory beside ", params.search_bytes, " a search, of ", limit);
-  params.num_searches = std::min(fitting, planner_threads(params.lanes) / 32);
+  params.num_searches = std::min(fitting, num_threads / 32);
   const size_t search_bytes = static_cast<size_t>(params.num_searches) * params.search_bytes;
   params.shared_bytes =
       static_cast<uint32_t>(params.search_offset + std::max(plan_bytes, search_bytes));
@@ -126,14 +113,7 @@ class TableWriter {
     bytes_.insert(bytes_.end(), begin, begin + values.size() * sizeof(T));
     return at;
   }
-  DeviceMemory upload(int32_t device) const {
-    DeviceMemory memory(device, bytes_.size());
-    const CurrentDevice current(device);
-    MF_CUDA(cudaMemcpy(memory.data(), bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice));
-    // From pageable memory the copy may still be on its way, and other streams do not wait for it.
-    MF_CUDA(cudaDeviceSynchronize());
-    return memory;
-  }
+  DeviceMemory upload(int32_t device) const { return DeviceMemory::copy_of(device, bytes_); }
 
  private:
   std::vector<std::byte> bytes_;
@@ -233,13 +213,13 @@ DevicePlanner::DevicePlanner(PlanConfig config, int32_t device, int64_t max_rows
            INT32_MAX, "]");
   const CurrentDevice current(device);
   const HostTables tables =
-      make_tables(config_, config_.planner == PlannerKind::kQuota ? config_.dims.block_rows : 1);
+      make_tables(config_, config_.planner == PlannerKind::kQuota ? 1 : config_.dims.block_rows);
   params_ = make_params(config_, tables, max_rows);
   int limit = 0;
   MF_CUDA(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  fit_shared_memory(static_cast<size_t>(limit) - kCallerBytes, params_);
   tables_ = upload_tables(config_, tables, device, params_);
   with_planner_lanes(params_.lanes, [&]<class Lanes>() {
+    fit_shared_memory(static_cast<size_t>(limit) - kCallerBytes, kPlannerThreads<Lanes>, params_);
     MF_CUDA(cudaFuncSetAttribute(plan_kernel<Lanes>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  limit));
   });

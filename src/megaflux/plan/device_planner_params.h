@@ -31,12 +31,6 @@ MF_HOST_DEVICE constexpr int32_t most_ranks(PlannerLanes lanes) {
   return lanes == PlannerLanes::kNarrow32 || lanes == PlannerLanes::kCost32 ? 32 : 64;
 }
 
-// Threads of the block that plans, whoever launches it: a warp for each of the 18 searches of a
-// first wave. Lanes that need more registers a thread search in two rounds.
-MF_HOST_DEVICE constexpr int32_t planner_threads(PlannerLanes lanes) {
-  return lanes == PlannerLanes::kWide128 || lanes == PlannerLanes::kCost64 ? 384 : 576;
-}
-
 struct DevicePlannerParams {
   PlanDims dims;      // block_rows as in the plan: 1 for quota
   int32_t units = 1;  // of the problem in a block of the cost model

@@ -41,7 +41,7 @@ __device__ inline void write_instance(const Instance& from, Instance* to) {
 }
 
 // Zeros everywhere, -1 in the slots.
-__device__ inline void clear_plan(const DevicePlannerParams& params, StagedPlan& plan) {
+__device__ inline void clear_staged(const DevicePlannerParams& params, StagedPlan& plan) {
   auto* words = reinterpret_cast<uint32_t*>(plan.bytes);
   const auto first_slot = static_cast<int32_t>(plan.layout.slot_expert / 4);
   const auto last_slot = static_cast<int32_t>(plan.layout.slot_resident / 4);
@@ -266,7 +266,7 @@ __device__ inline void lay_out(const DevicePlannerParams& params, uint16_t flags
   StagedPlan plan(params.dims, memory.staged_plan(params));
   const auto t = static_cast<int32_t>(threadIdx.x);
   const int32_t num_drafts = memory.facts.num_drafts;
-  clear_plan(params, plan);
+  clear_staged(params, plan);
   MF_UNROLL(1)
   for (int32_t e = t; e < params.dims.num_experts; e += block_threads()) memory.rows[e] = 0;
   __syncthreads();

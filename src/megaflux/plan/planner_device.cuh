@@ -17,13 +17,10 @@ using CostLanes32 = WarpLanes<1, int32_t, true, true>;
 using CostLanes64 = WarpLanes<2, int32_t, true, true>;
 using WideLanes128 = WarpLanes<4, int64_t, false, true>;
 
-// planner_threads of Lanes, for launch bounds.
+// Threads of the block that plans, whoever launches it: a warp for each of the 18 searches of a
+// first wave. Lanes that need more registers a thread search in two rounds.
 template <class Lanes>
-inline constexpr int32_t kPlannerThreads = planner_threads(PlannerLanes::kNarrow32);
-template <>
-inline constexpr int32_t kPlannerThreads<CostLanes64> = planner_threads(PlannerLanes::kCost64);
-template <>
-inline constexpr int32_t kPlannerThreads<WideLanes128> = planner_threads(PlannerLanes::kWide128);
+inline constexpr int32_t kPlannerThreads = Lanes::kHasCosts&& Lanes::kMaxRanks > 32 ? 384 : 576;
 
 // What all domains together say about the gates.
 struct StepFacts {

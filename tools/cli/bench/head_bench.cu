@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 
 #include "megaflux/base/check_cuda.h"
 #include "megaflux/base/device_memory_cuda.h"
@@ -109,9 +110,7 @@ class HeadRig {
     std::vector<RoutingView> views;
     for (const int32_t rank : group_->ranks_on(device_idx)) {
       const std::vector<int32_t>& ids = bench_case.routing[rank].topk_ids;
-      side.ids.emplace_back(device, ids.size() * sizeof(int32_t));
-      MF_CUDA(cudaMemcpy(side.ids.back().data(), ids.data(), ids.size() * sizeof(int32_t),
-                         cudaMemcpyHostToDevice));
+      side.ids.push_back(DeviceMemory::copy_of(device, std::as_bytes(std::span(ids))));
       RoutingView view = bench_case.routing[rank].view();
       view.topk_ids = side.ids.back().data();
       view.topk_weights = nullptr;  // a head does not read them

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "megaflux/base/check_cuda.h"
@@ -10,24 +11,6 @@
 #include "megaflux/plan/device_planner_cuda.h"
 
 namespace megaflux::cli {
-namespace {
-
-DeviceMemory upload(int32_t device, std::span<const int32_t> values) {
-  DeviceMemory memory(device, values.size_bytes());
-  MF_CUDA(cudaMemcpy(memory.data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
-  return memory;
-}
-
-std::vector<int32_t> rows_of(const LoadTable& loads) {
-  std::vector<int32_t> rows;
-  for (int32_t source = 0; source < loads.num_ranks(); ++source) {
-    const std::span<const int32_t> of_source = loads.rows_of_source(source);
-    rows.insert(rows.end(), of_source.begin(), of_source.end());
-  }
-  return rows;
-}
-
-}  // namespace
 
 void check_plans_on_gpu(const PlanConfig& config) {
   check_device_config(config);
@@ -38,8 +21,9 @@ GpuPlan plan_on_gpu(const PlanConfig& config, int32_t device, const LoadTable& l
   const CurrentDevice current(device);
   // As a session with steps of this size would have it.
   const DevicePlanner planner(config, device, std::max<int64_t>(1, loads.total_rows()));
-  const DeviceMemory rows = upload(device, rows_of(loads));
-  const DeviceMemory held = resident.empty() ? DeviceMemory() : upload(device, resident);
+  const DeviceMemory rows = DeviceMemory::copy_of(device, std::as_bytes(loads.rows()));
+  const DeviceMemory held =
+      resident.empty() ? DeviceMemory() : DeviceMemory::copy_of(device, std::as_bytes(resident));
   const DeviceMemory plan(device, planner.plan_bytes());
   const DeviceMemory told(device, sizeof(DevicePlanReport));
   auto* const device_report = reinterpret_cast<DevicePlanReport*>(told.data());
