@@ -90,7 +90,7 @@ __device__ void plan_domain(const DevicePlannerParams& params, int32_t d, Planne
   const bool is_cost = params.objective == Objective::kCost;
   if (warp < params.num_searches) state.reset();
   if (threadIdx.x == 0) {
-    DeviceScore fixed;
+    CandidateScore fixed;
     fixed.objective = fixed.reached = memory.fixed_objectives[d];
     const bool has_slack = !is_cost && params.planner != PlannerKind::kQuota;
     if (has_slack) fixed.reached = max(fixed.reached, static_cast<uint64_t>(problem.accepted));

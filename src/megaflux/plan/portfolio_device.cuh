@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "megaflux/plan/candidate.h"
 #include "megaflux/plan/cost_rules.h"
 #include "megaflux/plan/measure_device.cuh"
 #include "megaflux/plan/planner_memory_device.cuh"
@@ -13,21 +14,6 @@
 #include "megaflux/plan/search/warp_lanes_device.cuh"
 
 namespace megaflux {
-
-struct DeviceScore {
-  uint64_t reached = 0;
-  uint32_t copies = 0;
-  uint64_t objective = 0;
-  uint64_t moved_blocks = 0;
-  uint32_t member = 0;  // from 1
-};
-
-MF_HOST_DEVICE inline bool is_better(const DeviceScore& a, const DeviceScore& b) {
-  if (a.reached != b.reached) return a.reached < b.reached;
-  if (a.copies != b.copies) return a.copies < b.copies;
-  if (a.objective != b.objective) return a.objective < b.objective;
-  return a.moved_blocks < b.moved_blocks;
-}
 
 __device__ inline MemberRange members_of(const DevicePlannerParams& params) {
   if (params.planner == PlannerKind::kQuota) return {0, 1};
@@ -80,8 +66,8 @@ __device__ uint64_t predict_ns(const DevicePlannerParams& params, const SearchVi
 }
 
 template <class Lanes>
-__device__ DeviceScore score_search(const DevicePlannerParams& params,
-                                    const SearchView<Lanes>& state, int32_t member) {
+__device__ CandidateScore score_search(const DevicePlannerParams& params,
+                                       const SearchView<Lanes>& state, int32_t member) {
   const ProblemView& p = state.problem();
   int32_t copies = 0, moved = 0;
   MF_UNROLL(1)
@@ -91,10 +77,10 @@ __device__ DeviceScore score_search(const DevicePlannerParams& params,
     copies += p.is_resident(replica.expert, replica.rank) ? 0 : 1;
     moved += replica.blocks;
   }
-  DeviceScore score;
-  score.member = static_cast<uint32_t>(member + 1);
+  CandidateScore score;
+  score.member = member;
   score.copies = __reduce_add_sync(kWholeWarp, copies);
-  score.moved_blocks = static_cast<uint32_t>(__reduce_add_sync(kWholeWarp, moved));
+  score.moved_blocks = __reduce_add_sync(kWholeWarp, moved);
   bool is_cost = false;
   if constexpr (Lanes::kHasCosts) is_cost = params.objective == Objective::kCost;
   if (is_cost) {
@@ -111,16 +97,16 @@ __device__ DeviceScore score_search(const DevicePlannerParams& params,
 }
 
 // Writes a score into column `column`; one thread.
-__device__ inline void post_score(const DeviceScore& score, int32_t column, uint32_t* scores) {
+__device__ inline void post_score(const CandidateScore& score, int32_t column, uint32_t* scores) {
   const auto put = [&](int32_t word, uint32_t value) { scores[word * 32 + column] = value; };
   put(kReachedHigh, static_cast<uint32_t>(score.reached >> 32));
   put(kReachedLow, static_cast<uint32_t>(score.reached));
-  put(kCopies, score.copies);
+  put(kCopies, static_cast<uint32_t>(score.copies));
   put(kObjectiveHigh, static_cast<uint32_t>(score.objective >> 32));
   put(kObjectiveLow, static_cast<uint32_t>(score.objective));
-  put(kMovedHigh, static_cast<uint32_t>(score.moved_blocks >> 32));
+  put(kMovedHigh, static_cast<uint32_t>(static_cast<uint64_t>(score.moved_blocks) >> 32));
   put(kMovedLow, static_cast<uint32_t>(score.moved_blocks));
-  put(kMember, score.member);
+  put(kMember, static_cast<uint32_t>(score.member + 1));
 }
 
 __device__ inline uint64_t posted_score(const uint32_t* scores, int32_t column, ScoreWord high) {
@@ -205,11 +191,11 @@ __device__ void run_round(const DevicePlannerParams& params, const DeviceDomain&
   const int32_t member = round.first_member + warp;
   const bool may_run = warp < params.num_searches && member < round.end_member;
   const bool has_run = may_run && run_search(params, member, round, state);
-  DeviceScore first;
+  CandidateScore first;
   bool goes_on = has_run;
   MF_UNROLL(1)
   for (int32_t pass = 0; pass < 2; ++pass) {
-    DeviceScore score;
+    CandidateScore score;
     score.reached = ~uint64_t{0};
     if (goes_on) score = score_search(params, state, member);
     if (pass == 0) {
@@ -220,7 +206,7 @@ __device__ void run_round(const DevicePlannerParams& params, const DeviceDomain&
       __syncthreads();
       if (goes_on && Lanes::is_writer()) post_score(first, kBestScore, memory.scores);
     } else {
-      goes_on = goes_on && is_better(score, first);
+      goes_on = goes_on && score < first;
     }
     if (!goes_on) continue;
     keep_drafts(params, domain, state, memory);
