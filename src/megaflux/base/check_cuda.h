@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <new>
+
 #include "megaflux/base/check.h"
 
 namespace megaflux {
@@ -23,6 +25,11 @@ class CurrentDevice {
   explicit CurrentDevice(int32_t device) {
     check_cuda(cudaGetDevice(&before_), "cudaGetDevice");
     check_cuda(cudaSetDevice(device), "cudaSetDevice");
+  }
+  // For destructors, which must not throw: after an error that sticks to the process CUDA refuses
+  // every call, and nothing is left to wait for or to free.
+  CurrentDevice(int32_t device, std::nothrow_t) noexcept {
+    if (cudaGetDevice(&before_) == cudaSuccess) cudaSetDevice(device);
   }
   ~CurrentDevice() { cudaSetDevice(before_); }
   CurrentDevice(const CurrentDevice&) = delete;

@@ -28,7 +28,7 @@ DeviceGroup::DeviceGroup(const DeviceGroupConfig& config, int32_t num_local, Lay
 DeviceGroup::~DeviceGroup() {
   // Launches on the way still use the heaps; each of them ends at its deadline at the latest.
   for (const DeviceRanks& here : devices_) {
-    const CurrentDevice current(here.device());
+    const CurrentDevice current(here.device(), std::nothrow);
     cudaDeviceSynchronize();
   }
 }

@@ -9,18 +9,35 @@
 namespace megaflux {
 namespace {
 
-// Programs do not link the driver's library: its functions come from the runtime.
+// Programs do not link the driver's library: its functions come from the runtime. Null if the
+// driver has none of that name.
+template <typename Function>
+cudaError_t find_driver_function(const char* name, Function*& function) noexcept {
+  constexpr unsigned kDriverVersion = 12000;
+  void* found_at = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t status =
+      cudaGetDriverEntryPointByVersion(name, &found_at, kDriverVersion, cudaEnableDefault, &found);
+  const bool is_there = status == cudaSuccess && found == cudaDriverEntryPointSuccess;
+  function = is_there ? reinterpret_cast<Function*>(found_at) : nullptr;
+  return status;
+}
+
 template <typename Function>
 Function* driver_function(const char* name) {
-  constexpr unsigned kDriverVersion = 12000;
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  MF_CUDA(
-      cudaGetDriverEntryPointByVersion(name, &function, kDriverVersion, cudaEnableDefault, &found));
-  if (found != cudaDriverEntryPointSuccess) {
+  Function* function = nullptr;
+  MF_CUDA(find_driver_function(name, function));
+  if (function == nullptr) {
     throw_error(ErrorCode::kUnsupported, "the CUDA driver has no function ", name);
   }
-  return reinterpret_cast<Function*>(function);
+  return function;
+}
+
+// For destructors. After an error that sticks to the process nothing can be found or freed.
+template <typename Function, typename... Args>
+void call_driver_quietly(const char* name, const Args&... args) noexcept {
+  Function* function = nullptr;
+  if (find_driver_function(name, function) == cudaSuccess && function != nullptr) function(args...);
 }
 
 void check_driver(CUresult result, const char* name) {
@@ -33,6 +50,8 @@ void check_driver(CUresult result, const char* name) {
 // MF_DRIVER(cuMemCreate, arguments...): a driver call that must succeed.
 #define MF_DRIVER(name, ...) \
   check_driver(driver_function<decltype(name)>(#name)(__VA_ARGS__), #name)
+// MF_DRIVER_QUIETLY(cuMemRelease, arguments...): one that may fail and must not throw.
+#define MF_DRIVER_QUIETLY(name, ...) call_driver_quietly<decltype(name)>(#name, __VA_ARGS__)
 
 CUmemAllocationProp properties_on(int32_t device) {
   CUmemAllocationProp properties = {};
@@ -49,7 +68,7 @@ class AllocationHandle {
   explicit AllocationHandle(CUmemGenericAllocationHandle handle) : handle_(handle) {}
   AllocationHandle(const AllocationHandle&) = delete;
   AllocationHandle& operator=(const AllocationHandle&) = delete;
-  ~AllocationHandle() { driver_function<decltype(cuMemRelease)>("cuMemRelease")(handle_); }
+  ~AllocationHandle() { MF_DRIVER_QUIETLY(cuMemRelease, handle_); }
   CUmemGenericAllocationHandle get() const { return handle_; }
 
  private:
@@ -62,9 +81,9 @@ std::shared_ptr<std::byte> map_handle(int32_t device, const AllocationHandle& ha
   CUdeviceptr address = 0;
   MF_DRIVER(cuMemAddressReserve, &address, bytes, 0, 0, 0);
   bool is_mapped = false;
-  const auto release = [bytes](CUdeviceptr at, bool was_mapped) {
-    if (was_mapped) driver_function<decltype(cuMemUnmap)>("cuMemUnmap")(at, bytes);
-    driver_function<decltype(cuMemAddressFree)>("cuMemAddressFree")(at, bytes);
+  const auto release = [bytes](CUdeviceptr at, bool was_mapped) noexcept {
+    if (was_mapped) MF_DRIVER_QUIETLY(cuMemUnmap, at, bytes);
+    MF_DRIVER_QUIETLY(cuMemAddressFree, at, bytes);
   };
   try {
     MF_DRIVER(cuMemMap, address, bytes, 0, handle.get(), 0);
@@ -129,7 +148,7 @@ std::shared_ptr<std::byte> map_ipc(int32_t device, const cudaIpcMemHandle_t& han
   void* memory = nullptr;
   MF_CUDA(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess));
   const auto end = [device](std::byte* mapped) {
-    const CurrentDevice owner(device);
+    const CurrentDevice owner(device, std::nothrow);
     cudaIpcCloseMemHandle(mapped);
   };
   return {static_cast<std::byte*>(memory), end};
