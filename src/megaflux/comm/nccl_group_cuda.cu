@@ -1,10 +1,6 @@
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <fstream>
-#include <optional>
-#include <thread>
-#include <type_traits>
 
 #include "megaflux/base/hash.h"
 #include "megaflux/comm/nccl_group_cuda.h"
@@ -14,13 +10,10 @@
 namespace megaflux {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr const char* kCreation = "the creation of a group";
 
-// Longest record that ranks exchange.
-constexpr size_t kRecordBytes = 256;
-
-std::chrono::milliseconds scaled_deadline(const WaitConfig& waits) {
-  return std::chrono::ceil<std::chrono::milliseconds>(waits.deadline * waits.deadline_scale);
+std::chrono::milliseconds scaled(std::chrono::milliseconds deadline, const WaitConfig& waits) {
+  return std::chrono::ceil<std::chrono::milliseconds>(deadline * waits.deadline_scale);
 }
 
 // What all fabrics are made with, after a look at the rest.
@@ -30,6 +23,8 @@ DeviceGroupConfig group_config_of(const NcclConfig& config) {
                                    .start_epoch = config.start_epoch,
                                    .waits = config.waits};
   checked(group);
+  MF_CHECK(config.creation_deadline.count() > 0,
+           "creation_deadline: ", config.creation_deadline.count(), " ms is not positive");
   MF_CHECK(config.rank >= 0 && config.rank < config.num_ranks, "rank: ", config.rank,
            " is outside [0, ", config.num_ranks, ")");
   int count = 0;
@@ -75,7 +70,8 @@ struct NcclGroup::Introduction {
 
 // Where a rank's memory lies in map_allocation.
 struct NcclGroup::MapRequest {
-  enum class Kind : uint32_t { kNone, kIpc, kDescriptor, kRefused };
+  enum class Kind : uint32_t { kNone, kIpc, kDescriptor };
+  RankOutcome outcome;
   uint64_t id = 0;
   uint64_t allocation_bytes = 0;
   uint64_t offset = 0;
@@ -83,82 +79,59 @@ struct NcclGroup::MapRequest {
   cudaIpcMemHandle_t handle = {};
 };
 
+struct NcclGroup::Prepared {
+  NcclConfig config;
+  DeviceGroupConfig group;
+  NcclLibrary nccl;
+
+  NcclMember member() const {
+    return {.rank = config.rank,
+            .num_ranks = config.num_ranks,
+            .device = config.device,
+            .deadline = scaled(config.creation_deadline, config.waits)};
+  }
+};
+
+// Before anything is allocated: what a missing rank leaves behind on `comm` would keep memory from
+// being freed.
+NcclGroup::Prepared NcclGroup::prepare(const NcclConfig& config) {
+  Prepared prepared = {config, group_config_of(config), NcclLibrary(config.library_path)};
+  if (config.comm == nullptr) return prepared;
+  const int32_t ranks = prepared.nccl.num_ranks_of(config.comm);
+  const int32_t rank = prepared.nccl.rank_of(config.comm);
+  MF_CHECK(ranks == config.num_ranks && rank == config.rank, "comm: is rank ", rank, " of ", ranks,
+           ", the configuration says rank ", config.rank, " of ", config.num_ranks);
+  prepared.config.unique_id = carry_id(prepared.nccl, config.comm, prepared.member());
+  return prepared;
+}
+
 NcclGroup::NcclGroup(const NcclConfig& config, Layout layout)
-    : DeviceGroup(group_config_of(config), 1, std::move(layout)),
-      config_(config),
-      nccl_(config.library_path),
-      descriptors_(scaled_deadline(config.waits)),
-      heap_(allocate_shared(config.device, device_layout().heap_bytes())),
-      peer_heaps_(config.num_ranks) {
-  add_device(config_.device, {config_.rank}, heap_);
-  const CurrentDevice current(config_.device);
-  if (config_.comm != nullptr) {
-    const int32_t ranks = nccl_.num_ranks_of(config_.comm);
-    const int32_t rank = nccl_.rank_of(config_.comm);
-    MF_CHECK(ranks == config_.num_ranks && rank == config_.rank, "comm: is rank ", rank, " of ",
-             ranks, ", the configuration says rank ", config_.rank, " of ", config_.num_ranks);
-  }
-  void* scratch = nullptr;
-  MF_CUDA(cudaMalloc(&scratch, (config_.num_ranks + 1) * kRecordBytes));
-  scratch_.reset(static_cast<std::byte*>(scratch), cudaFree);
-  comm_ = config_.comm != nullptr
-              ? config_.comm
-              : nccl_.make_comm(config_.unique_id, config_.num_ranks, config_.rank);
-  try {
-    introduce();
-  } catch (...) {
-    release_comm();
-    throw;
-  }
+    : NcclGroup(prepare(config), std::move(layout)) {}
+
+NcclGroup::NcclGroup(const Prepared& prepared, Layout layout)
+    : DeviceGroup(prepared.group, 1, std::move(layout)),
+      config_(prepared.config),
+      nccl_(prepared.nccl),
+      channel_(nccl_, config_.unique_id, prepared.member()),
+      descriptors_(scaled(config_.waits.deadline, config_.waits)),
+      peer_heaps_(config_.num_ranks) {
+  UniqueFd own;
+  channel_.agree(outcome_of([&] {
+                   heap_ = allocate_shared(config_.device, device_layout().heap_bytes());
+                   add_device(config_.device, {config_.rank}, heap_);
+                   own = export_fd(heap_.get());
+                 }),
+                 kCreation);
+  introduce(own);
+  channel_.set_deadline(scaled(config_.waits.deadline, config_.waits));
 }
 
 NcclGroup::~NcclGroup() {
-  {
-    const CurrentDevice current(config_.device);
-    cudaDeviceSynchronize();  // nothing here uses a peer's heap any more
-  }
-  release_comm();
+  const CurrentDevice current(config_.device, std::nothrow);
+  cudaDeviceSynchronize();  // nothing here uses a peer's heap any more
 }
 
-void NcclGroup::release_comm() {
-  // Aborting one waits for nobody, destroying one may wait for peers.
-  if (comm_ != nullptr && config_.comm == nullptr) nccl_.abort_comm(comm_);
-  comm_ = nullptr;
-}
-
-void NcclGroup::gather_bytes(const void* mine, void* all, size_t bytes, const char* purpose) {
-  MF_INVARIANT(bytes <= kRecordBytes, bytes, " bytes to gather");
-  MF_CHECK(comm_ != nullptr, purpose, ": the communicator was broken off when a rank was missing");
-  const CurrentDevice current(config_.device);
-  std::byte* const received = scratch_.get() + kRecordBytes;
-  MF_CUDA(cudaMemcpyAsync(scratch_.get(), mine, bytes, cudaMemcpyHostToDevice, stream(0)));
-  nccl_.all_gather(scratch_.get(), received, bytes, comm_,
-                   reinterpret_cast<NcclStream*>(stream(0)));
-  const Clock::time_point begin = Clock::now();
-  const std::chrono::milliseconds deadline = scaled_deadline(config_.waits);
-  cudaError_t status = cudaStreamQuery(stream(0));
-  while (status == cudaErrorNotReady) {
-    if (Clock::now() - begin > deadline) {
-      release_comm();
-      throw_error(ErrorCode::kTimeout, "rank ", config_.rank, " waited ", deadline.count(),
-                  " ms for all ranks in ", purpose, ": a rank is missing or stuck");
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-    status = cudaStreamQuery(stream(0));
-  }
-  check_cuda(status, purpose);
-  MF_CUDA(cudaMemcpy(all, received, bytes * config_.num_ranks, cudaMemcpyDeviceToHost));
-}
-
-template <typename T>
-std::vector<T> NcclGroup::gather(const T& mine, const char* purpose) {
-  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kRecordBytes);
-  std::vector<T> all(config_.num_ranks);
-  gather_bytes(&mine, all.data(), sizeof(T), purpose);
-  return all;
-}
-
-void NcclGroup::introduce() {
+void NcclGroup::introduce(const UniqueFd& own) {
   Introduction mine = {
       .layout_hash = hash_of(layout()),
       .config_hash = config_.config_hash,
@@ -168,11 +141,15 @@ void NcclGroup::introduce() {
   std::memcpy(mine.gpu, properties.uuid.bytes, sizeof(mine.gpu));
   copy_text(machine_id(), mine.machine);
   copy_text(descriptors_.name(), mine.socket);
-  const std::vector<Introduction> all = gather(mine, "the creation of a group");
+  const std::vector<Introduction> all = channel_.gather(mine, kCreation);
   check_introductions(all);
+  channel_.agree(outcome_of([&] { connect_heaps(all, own); }), kCreation);
+}
+
+void NcclGroup::connect_heaps(const std::vector<Introduction>& all, const UniqueFd& own) {
   for (const Introduction& one : all) sockets_.emplace_back(one.socket);
   const std::vector<bool> has_fd(all.size(), true);
-  const std::vector<UniqueFd> fds = exchange_fds(has_fd, heap_.get());
+  const std::vector<UniqueFd> fds = exchange_fds(has_fd, own);
   std::vector<std::byte*> bases(all.size());
   for (int32_t rank = 0; rank < num_ranks(); ++rank) {
     if (rank != config_.rank) {
@@ -211,11 +188,9 @@ void NcclGroup::check_introductions(const std::vector<Introduction>& all) const 
 }
 
 std::vector<UniqueFd> NcclGroup::exchange_fds(const std::vector<bool>& has_fd,
-                                              const std::byte* memory) {
+                                              const UniqueFd& own) {
   ++num_exchanges_;
   std::vector<UniqueFd> fds(has_fd.size());
-  UniqueFd own;
-  if (has_fd[config_.rank]) own = export_fd(memory);
   for (int32_t step = 1; step < num_ranks(); ++step) {
     const int32_t to = (config_.rank + step) % num_ranks();
     const int32_t from = (config_.rank + num_ranks() - step) % num_ranks();
@@ -226,52 +201,75 @@ std::vector<UniqueFd> NcclGroup::exchange_fds(const std::vector<bool>& has_fd,
     // One in for each one out, from whomever, so that no queue runs full.
     if (!has_fd[from]) continue;
     FdExchange::Received received = descriptors_.receive();
-    MF_INVARIANT(received.tag == num_exchanges_ && received.sender < fds.size(),
-                 "a descriptor of exchange ", received.tag, " from rank ", received.sender);
+    // Those of an exchange that failed may still lie there.
+    while (received.tag != num_exchanges_) received = descriptors_.receive();
+    MF_INVARIANT(received.sender < fds.size(), "a descriptor from rank ", received.sender);
     fds[received.sender] = std::move(received.fd);
   }
   return fds;
 }
 
 std::vector<std::byte*> NcclGroup::map_allocation(void* memory, size_t bytes) {
-  using Kind = MapRequest::Kind;
+  constexpr const char* kStep = "map_allocation";
   MapRequest mine;
-  std::optional<Error> refusal;
-  try {
+  UniqueFd own;
+  mine.outcome = outcome_of([&] {
     if (memory != nullptr) mine = request_for(memory, bytes);
-  } catch (const Error& error) {
-    refusal = error;
-    mine.kind = Kind::kRefused;
+    if (mine.kind == MapRequest::Kind::kDescriptor) {
+      own = export_fd(static_cast<const std::byte*>(memory));
+    }
+  });
+  const std::vector<MapRequest> all = channel_.gather(mine, kStep);
+  std::vector<RankOutcome> outcomes;
+  for (const MapRequest& request : all) outcomes.push_back(request.outcome);
+  throw_first_failure(outcomes, kStep);
+  // All ranks have the same view of what is new, so all meet again or none.
+  if (has_unmapped(all)) {
+    Mappings fresh;
+    channel_.agree(outcome_of([&] { fresh = map_unmapped(all, own); }), kStep);
+    mapped_.merge(fresh);
   }
-  const std::vector<MapRequest> all = gather(mine, "map_allocation");
-  if (refusal) throw *refusal;
-  std::vector<bool> has_fd(all.size());
-  for (int32_t rank = 0; rank < num_ranks(); ++rank) {
-    MF_CHECK(all[rank].kind != Kind::kRefused, "map_allocation: rank ", rank,
-             " gave memory that cannot be mapped; its own error says why");
-    has_fd[rank] = all[rank].kind == Kind::kDescriptor && !mapped_.contains({rank, all[rank].id});
-  }
-  const bool has_any = std::find(has_fd.begin(), has_fd.end(), true) != has_fd.end();
-  std::vector<UniqueFd> fds(all.size());
-  if (has_any) fds = exchange_fds(has_fd, static_cast<const std::byte*>(memory));
   std::vector<std::byte*> places(all.size());
   for (int32_t rank = 0; rank < num_ranks(); ++rank) {
     const MapRequest& request = all[rank];
-    if (request.kind == Kind::kNone) continue;
-    // This rank's own counts as mapped too, so that all ranks agree on what is still to be sent.
-    auto& place = mapped_[{rank, request.id}];
-    if (rank == config_.rank) {
-      places[rank] = static_cast<std::byte*>(memory);
-      continue;
-    }
-    if (place == nullptr) {
-      place = request.kind == Kind::kIpc
-                  ? map_ipc(config_.device, request.handle)
-                  : map_fd(config_.device, fds[rank], request.allocation_bytes);
-    }
-    places[rank] = place.get() + request.offset;
+    if (request.kind == MapRequest::Kind::kNone) continue;
+    places[rank] = rank == config_.rank ? static_cast<std::byte*>(memory)
+                                        : mapped_.at({rank, request.id}).get() + request.offset;
   }
   return places;
+}
+
+bool NcclGroup::is_unmapped(int32_t rank, const MapRequest& request) const {
+  return request.kind != MapRequest::Kind::kNone && !mapped_.contains({rank, request.id});
+}
+
+bool NcclGroup::has_unmapped(const std::vector<MapRequest>& all) const {
+  bool any = false;
+  for (int32_t rank = 0; rank < num_ranks(); ++rank) any |= is_unmapped(rank, all[rank]);
+  return any;
+}
+
+NcclGroup::Mappings NcclGroup::map_unmapped(const std::vector<MapRequest>& all,
+                                            const UniqueFd& own) {
+  std::vector<bool> has_fd(all.size());
+  for (int32_t rank = 0; rank < num_ranks(); ++rank) {
+    has_fd[rank] = is_unmapped(rank, all[rank]) && all[rank].kind == MapRequest::Kind::kDescriptor;
+  }
+  const bool has_any = std::find(has_fd.begin(), has_fd.end(), true) != has_fd.end();
+  std::vector<UniqueFd> fds(all.size());
+  if (has_any) fds = exchange_fds(has_fd, own);
+  Mappings fresh;
+  for (int32_t rank = 0; rank < num_ranks(); ++rank) {
+    const MapRequest& request = all[rank];
+    if (!is_unmapped(rank, request)) continue;
+    // This rank's own counts as mapped too, so that all ranks agree on what is still to be sent.
+    auto& place = fresh[{rank, request.id}];
+    if (rank == config_.rank) continue;
+    place = request.kind == MapRequest::Kind::kIpc
+                ? map_ipc(config_.device, request.handle)
+                : map_fd(config_.device, fds[rank], request.allocation_bytes);
+  }
+  return fresh;
 }
 
 NcclGroup::MapRequest NcclGroup::request_for(void* memory, size_t bytes) const {
@@ -279,22 +277,24 @@ NcclGroup::MapRequest NcclGroup::request_for(void* memory, size_t bytes) const {
   const auto offset = static_cast<size_t>(static_cast<std::byte*>(memory) - allocation.base);
   MF_CHECK(offset + bytes <= allocation.bytes, "memory: ", bytes, " bytes from offset ", offset,
            " do not lie in one allocation, which holds ", allocation.bytes);
-  MapRequest request = {
-      .id = allocation.id, .allocation_bytes = allocation.bytes, .offset = offset};
+  MapRequest request;
+  request.id = allocation.id;
+  request.allocation_bytes = allocation.bytes;
+  request.offset = offset;
   request.kind = allocation.has_ipc ? MapRequest::Kind::kIpc : MapRequest::Kind::kDescriptor;
   if (allocation.has_ipc) MF_CUDA(cudaIpcGetMemHandle(&request.handle, allocation.base));
   return request;
 }
 
 void NcclGroup::recover() {
-  const std::vector<uint32_t> epochs = gather(stop(), "recover()");
+  const std::vector<uint32_t> epochs = channel_.gather(stop(), "recover()");
   uint32_t furthest = epochs.front();
   for (const uint32_t epoch : epochs) {
     if (is_reached(epoch, furthest)) furthest = epoch;
   }
   restart(furthest + kRecoveryStep);
   // Nobody launches, and so posts, before all have reset their words.
-  gather(uint32_t{0}, "recover()");
+  channel_.gather(uint32_t{0}, "recover()");
 }
 
 }  // namespace megaflux

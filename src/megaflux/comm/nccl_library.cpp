@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <thread>
 #include <type_traits>
 
 #include "megaflux/base/check.h"
@@ -12,7 +13,8 @@ namespace {
 constexpr const char* kLibraryName = "libnccl.so.2";
 constexpr int32_t kLeastVersion = 22800;
 constexpr int32_t kVersionLimit = 30000;
-constexpr int kUint8 = 1;  // ncclUint8
+constexpr int kUint8 = 1;       // ncclUint8
+constexpr int kInProgress = 7;  // ncclInProgress
 
 void* open_library(const std::string& path) {
   // The process's own copy first: two NCCLs in one process disagree about its memory.
@@ -68,8 +70,8 @@ NcclLibrary::NcclLibrary(const std::string& path) {
   version_ = version;
   check_nccl_version(version_, path_);
   find(library, path_, "ncclGetUniqueId", nccl_.ncclGetUniqueId);
-  find(library, path_, "ncclCommInitRank", nccl_.ncclCommInitRank);
-  find(library, path_, "ncclCommDestroy", nccl_.ncclCommDestroy);
+  find(library, path_, "ncclCommInitRankConfig", nccl_.ncclCommInitRankConfig);
+  find(library, path_, "ncclCommGetAsyncError", nccl_.ncclCommGetAsyncError);
   find(library, path_, "ncclCommAbort", nccl_.ncclCommAbort);
   find(library, path_, "ncclCommCount", nccl_.ncclCommCount);
   find(library, path_, "ncclCommUserRank", nccl_.ncclCommUserRank);
@@ -88,18 +90,39 @@ NcclUniqueId NcclLibrary::make_unique_id() const {
   return id;
 }
 
-NcclComm* NcclLibrary::make_comm(const NcclUniqueId& id, int32_t num_ranks, int32_t rank) const {
+// A call on a communicator that does not block has ended when its result says so. False if it has
+// not by the deadline.
+bool NcclLibrary::await(Comm comm, int result, const char* call,
+                        std::chrono::milliseconds deadline) const {
+  const auto begin = std::chrono::steady_clock::now();
+  while (result == kInProgress) {
+    if (std::chrono::steady_clock::now() - begin > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    check(nccl_.ncclCommGetAsyncError(comm, &result), "ncclCommGetAsyncError");
+  }
+  check(result, call);
+  return true;
+}
+
+NcclComm* NcclLibrary::make_comm(const NcclUniqueId& id, int32_t num_ranks, int32_t rank,
+                                 std::chrono::milliseconds deadline) const {
   NcclComm* comm = nullptr;
-  check(nccl_.ncclCommInitRank(&comm, num_ranks, id, rank), "ncclCommInitRank");
+  Config config;
+  const int result = nccl_.ncclCommInitRankConfig(&comm, num_ranks, id, rank, &config);
+  try {
+    if (!await(comm, result, "ncclCommInitRankConfig", deadline)) {
+      throw_error(ErrorCode::kTimeout, "rank ", rank, " waited ", deadline.count(), " ms for all ",
+                  num_ranks, " ranks of a new communicator: a rank is missing or stuck");
+    }
+  } catch (...) {
+    if (comm != nullptr) abort_comm(comm);
+    throw;
+  }
   return comm;
 }
 
-void NcclLibrary::destroy_comm(NcclComm* comm) const {
-  check(nccl_.ncclCommDestroy(comm), "ncclCommDestroy");
-}
-
-void NcclLibrary::abort_comm(NcclComm* comm) const {
-  check(nccl_.ncclCommAbort(comm), "ncclCommAbort");
+void NcclLibrary::abort_comm(NcclComm* comm) const noexcept {
+  nccl_.ncclCommAbort(comm);  // what it answers helps nobody
 }
 
 int32_t NcclLibrary::num_ranks_of(NcclComm* comm) const {
@@ -114,9 +137,11 @@ int32_t NcclLibrary::rank_of(NcclComm* comm) const {
   return rank;
 }
 
-void NcclLibrary::all_gather(const void* send, void* receive, size_t bytes, NcclComm* comm,
-                             NcclStream* stream) const {
-  check(nccl_.ncclAllGather(send, receive, bytes, kUint8, comm, stream), "ncclAllGather");
+bool NcclLibrary::all_gather(const Gather& gather, NcclComm* comm, NcclStream* stream,
+                             std::chrono::milliseconds deadline) const {
+  const int result =
+      nccl_.ncclAllGather(gather.send, gather.receive, gather.bytes, kUint8, comm, stream);
+  return await(comm, result, "ncclAllGather", deadline);
 }
 
 }  // namespace megaflux

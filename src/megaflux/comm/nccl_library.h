@@ -1,8 +1,17 @@
-// NcclLibrary: the NCCL of this process, found at run time. Only its host functions are used, whose
-// signatures are the same in all of 2.x: no NCCL header is needed to build, and nothing of NCCL's
-// enters a kernel. docs/decisions says why.
+// NcclLibrary: the NCCL of this process, found at run time. Only host functions are used, each as
+// it has been since the version beside it and is in all of 2.x; no NCCL header is needed to build,
+// and nothing of NCCL's enters a kernel. So a range of versions is accepted, not one.
+// docs/decisions says why.
+//
+//   2.0   ncclGetVersion, ncclGetErrorString, ncclGetUniqueId, ncclCommCount, ncclCommUserRank,
+//         ncclAllGather
+//   2.4   ncclCommAbort, ncclCommGetAsyncError
+//   2.14  ncclCommInitRankConfig, with a configuration that says how long it is: of its fields
+//   those
+//         up to `blocking`
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,26 +45,42 @@ class NcclLibrary {
   const std::string& path() const { return path_; }
 
   NcclUniqueId make_unique_id() const;
-  // Collective: waits for all ranks, in NCCL. For the current device.
-  NcclComm* make_comm(const NcclUniqueId& id, int32_t num_ranks, int32_t rank) const;
-  void destroy_comm(NcclComm* comm) const;
-  // Breaks off what the communicator is doing; nothing else works on it afterwards.
-  void abort_comm(NcclComm* comm) const;
+  // Collective, for the current device: a communicator whose calls do not block, so that each has a
+  // deadline. Throws kTimeout if not all ranks have come after `deadline`.
+  NcclComm* make_comm(const NcclUniqueId& id, int32_t num_ranks, int32_t rank,
+                      std::chrono::milliseconds deadline) const;
+  // Breaks off what the communicator is doing, kernels too, and frees it; waits for no rank.
+  void abort_comm(NcclComm* comm) const noexcept;
   int32_t num_ranks_of(NcclComm* comm) const;
   int32_t rank_of(NcclComm* comm) const;
   // Enqueues: receive[r * bytes ...] = what rank r sent. Device memory.
-  void all_gather(const void* send, void* receive, size_t bytes, NcclComm* comm,
-                  NcclStream* stream) const;
+  struct Gather {
+    const void* send = nullptr;
+    void* receive = nullptr;
+    size_t bytes = 0;
+  };
+  // False if that has not happened after `deadline`: a communicator connects with its peers first.
+  // One of the caller's that blocks does so for as long as a peer is missing.
+  bool all_gather(const Gather& gather, NcclComm* comm, NcclStream* stream,
+                  std::chrono::milliseconds deadline) const;
 
  private:
   // NCCL's C interface, as far as it is used. Results: 0 = success.
   using Comm = NcclComm*;
+  // The fields of ncclConfig_t up to the one that is set; NCCL reads as many as `bytes` says.
+  struct Config {
+    static constexpr size_t kBytes = 20;
+    size_t bytes = kBytes;
+    uint32_t magic = 0xcafebeef;
+    uint32_t version = 21400;
+    int32_t is_blocking = 0;
+  };
   struct Functions {
     int (*ncclGetVersion)(int*);
     const char* (*ncclGetErrorString)(int);
     int (*ncclGetUniqueId)(NcclUniqueId*);
-    int (*ncclCommInitRank)(Comm*, int, NcclUniqueId, int);
-    int (*ncclCommDestroy)(Comm);
+    int (*ncclCommInitRankConfig)(Comm*, int, NcclUniqueId, int, Config*);
+    int (*ncclCommGetAsyncError)(Comm, int*);
     int (*ncclCommAbort)(Comm);
     int (*ncclCommCount)(Comm, int*);
     int (*ncclCommUserRank)(Comm, int*);
@@ -63,6 +88,7 @@ class NcclLibrary {
   };
 
   void check(int result, const char* call) const;
+  bool await(Comm comm, int result, const char* call, std::chrono::milliseconds deadline) const;
 
   std::string path_;
   int32_t version_ = 0;

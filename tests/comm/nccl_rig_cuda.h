@@ -1,0 +1,155 @@
+// What the ranks of an NcclGroup are tested with, each a process: how they find each other, the toy
+// launch over their group, the NCCL of a caller, and memory that cannot be shared.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "comm/toy_rig_cuda.h"
+#include "comm/worker_process_cuda.h"
+#include "megaflux/comm/nccl_group_cuda.h"
+#include "megaflux/comm/shared_memory_cuda.h"
+
+namespace megaflux::test {
+
+using namespace std::chrono_literals;
+
+inline constexpr int32_t kRanks = 2;
+
+// One process of a test case.
+struct NcclWorker {
+  int32_t rank = 0;
+  std::filesystem::path folder;  // shared by the ranks of the case
+
+  // The id number `index` of the case: rank 0 makes it.
+  NcclUniqueId unique_id(int index) const {
+    const auto file = folder / ("id" + std::to_string(index));
+    if (rank == 0) {
+      const NcclUniqueId id = NcclLibrary(variable("MF_TEST_NCCL")).make_unique_id();
+      std::ofstream(file.string() + ".part", std::ios::binary).write(id.bytes, sizeof(id.bytes));
+      std::filesystem::rename(file.string() + ".part", file);
+      return id;
+    }
+    await(file);
+    NcclUniqueId id;
+    std::ifstream(file, std::ios::binary).read(id.bytes, sizeof(id.bytes));
+    return id;
+  }
+  // A meeting of both ranks without GPU and NCCL.
+  void meet(const std::string& name) const {
+    std::ofstream(folder / (name + std::to_string(rank)));
+    await(folder / (name + std::to_string(1 - rank)));
+  }
+  NcclConfig config(int index = 0) const {
+    return {.rank = rank,
+            .num_ranks = kRanks,
+            .device = rank,
+            .unique_id = unique_id(index),
+            .library_path = variable("MF_TEST_NCCL"),
+            .payload_words = kToyPayload,
+            .start_epoch = 0xfffefff0u,  // near the wrap, once the rig has recovered
+            .waits = {.deadline = 2s}};
+  }
+
+ private:
+  static void await(const std::filesystem::path& file) {
+    for (int i = 0; i < 3000 && !std::filesystem::exists(file); ++i) {
+      std::this_thread::sleep_for(10ms);
+    }
+    ASSERT_TRUE(std::filesystem::exists(file)) << file;
+  }
+};
+
+struct NcclToy {
+  explicit NcclToy(const NcclConfig& config, int32_t ctas_per_rank = 2, size_t shared_bytes = 0)
+      : fields(add_toy_fields(layout, config.num_ranks)),
+        group(config, layout),
+        rig(group, fields, ctas_per_rank, shared_bytes) {
+    // The rig has poisoned what peers post into; nobody posts before that.
+    group.recover();
+  }
+  void run_sound(int64_t count) {
+    const int64_t before = rig.report().num_entered;
+    rig.launch_many(count);
+    group.synchronize();
+    rig.expect_right(before + count);
+  }
+
+  Layout layout;
+  ToyFields fields;
+  NcclGroup group;
+  ToyRig rig;
+};
+
+// What a caller of the library does with the NCCL of the process: a communicator that blocks, and
+// sums.
+class CallersNccl {
+ public:
+  CallersNccl(const NcclLibrary& nccl, const NcclUniqueId& id, int32_t rank)
+      : library_(dlopen(nccl.path().c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
+    const auto init = find<int(NcclComm**, int, NcclUniqueId, int)>("ncclCommInitRank");
+    EXPECT_EQ(init(&comm_, kRanks, id, rank), 0);
+  }
+  NcclComm* comm() const { return comm_; }
+  // values += the other rank's; fp32.
+  void all_reduce(float* values, size_t count, cudaStream_t stream) const {
+    constexpr int kFloat32 = 7;
+    constexpr int kSum = 0;
+    const auto reduce =
+        find<int(const void*, void*, size_t, int, int, NcclComm*, cudaStream_t)>("ncclAllReduce");
+    EXPECT_EQ(reduce(values, values, count, kFloat32, kSum, comm_, stream), 0);
+  }
+  void destroy() { EXPECT_EQ(find<int(NcclComm*)>("ncclCommDestroy")(comm_), 0); }
+  void abort() { EXPECT_EQ(find<int(NcclComm*)>("ncclCommAbort")(comm_), 0); }
+
+ private:
+  template <typename Function>
+  Function* find(const char* name) const {
+    return reinterpret_cast<Function*>(dlsym(library_, name));
+  }
+  void* library_ = nullptr;
+  NcclComm* comm_ = nullptr;
+};
+
+// Memory of the virtual memory calls that was made without a descriptor in mind.
+class CannotExport {
+ public:
+  explicit CannotExport(int32_t device) {
+    CUmemAllocationProp properties = {};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    CUmemAccessDesc access = {};
+    access.location = properties.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    MF_CUDA(cudaSetDevice(device));
+    CUmemGenericAllocationHandle handle = 0;
+    EXPECT_EQ(find<decltype(cuMemCreate)>("cuMemCreate")(&handle, kBytes, &properties, 0), 0);
+    EXPECT_EQ(find<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(&at_, kBytes, 0, 0, 0), 0);
+    EXPECT_EQ(find<decltype(cuMemMap)>("cuMemMap")(at_, kBytes, 0, handle, 0), 0);
+    EXPECT_EQ(find<decltype(cuMemSetAccess)>("cuMemSetAccess")(at_, kBytes, &access, 1), 0);
+  }
+  void* memory() const { return reinterpret_cast<void*>(at_); }
+
+ private:
+  static constexpr size_t kBytes = size_t{2} << 20;
+  template <typename Function>
+  static Function* find(const char* name) {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    MF_CUDA(cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found));
+    return reinterpret_cast<Function*>(function);
+  }
+  CUdeviceptr at_ = 0;
+};
+
+}  // namespace megaflux::test
