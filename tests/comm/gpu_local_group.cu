@@ -226,6 +226,18 @@ TEST(LocalGroup, RefusesBadConfigurations) {
   EXPECT_EQ(error({.device_of = {0}, .payload_words = -1}).second, "payload_words: -1 is negative");
 }
 
+TEST(LocalGroup, AnotherNumberOfStreamsIsRefused) {
+  Toy toy({0, 0});
+  const cudaStream_t one = toy.group.stream(0);
+  const std::vector<cudaStream_t> two = {one, one};
+  const auto [code, text] = test::error_of([&] { toy.rig.launch({}, two); });
+  EXPECT_EQ(code, ErrorCode::kBadInput);
+  EXPECT_EQ(text, "streams: 2 given, the group has 1 devices in this process");
+  toy.rig.launch({}, {&one, 1});
+  toy.group.synchronize();
+  toy.rig.expect_right(2);
+}
+
 TEST(LocalGroup, MoreCtasThanFitAreRefused) {
   Toy toy({0, 0}, 0, 10'000);
   const auto [code, text] = test::error_of([&] { toy.rig.launch(); });

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,9 @@ TEST(DeviceStatus, AFailureIsToldUntilTheReset) {
   std::vector<DeviceStatus> statuses(3);
   EXPECT_FALSE(is_poisoned(statuses));
   EXPECT_EQ(failure_text(statuses), "");
-  EXPECT_NO_THROW(check_statuses(statuses));
+  std::optional<uint32_t> told;
+  EXPECT_NO_THROW(check_statuses(statuses, told));
+  EXPECT_NO_THROW(refuse_poisoned(statuses));
   statuses[1].failure = timeout_of(2);
   statuses[1].failed = 1 + 2 * kMaxRoles;
   const std::string text =
@@ -70,17 +73,19 @@ TEST(DeviceStatus, AFailureIsToldUntilTheReset) {
   for (int round = 0; round < 2; ++round) {
     EXPECT_TRUE(is_poisoned(statuses));
     EXPECT_EQ(failure_text(statuses), text);
-    try {
-      check_statuses(statuses);
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-      EXPECT_EQ(error.what(), "the group is poisoned until recover(), because " + text);
+    for (const bool refuses : {true, false}) {
+      try {
+        refuses ? refuse_poisoned(statuses) : check_statuses(statuses, told);
+        FAIL();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+        EXPECT_EQ(error.what(), "the group is poisoned until recover(), because " + text);
+      }
     }
   }
   reset_statuses(statuses);
   EXPECT_FALSE(is_poisoned(statuses));
-  EXPECT_NO_THROW(check_statuses(statuses));
+  EXPECT_NO_THROW(check_statuses(statuses, told));
 }
 
 TEST(DeviceStatus, ARankOutOfStepIsWordedAsThat) {
@@ -92,18 +97,34 @@ TEST(DeviceStatus, ARankOutOfStepIsWordedAsThat) {
             "expected 7, saw 9");
 }
 
+void disagree(DeviceStatus& status, uint32_t epoch, uint64_t theirs = 5) {
+  status.verdict = {EntryFault::kLayer, 1, LaunchOp::kForward, theirs, 3};
+  status.epoch = epoch;
+  status.disagreed = 1;
+}
+
+// The epoch that check_statuses tells of; nullopt if it tells nothing.
+std::optional<uint32_t> epoch_told(std::vector<DeviceStatus>& statuses,
+                                   std::optional<uint32_t>& told) {
+  try {
+    check_statuses(statuses, told);
+  } catch (const AgreedError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("epoch " + std::to_string(told.value())), std::string::npos) << text;
+    return told;
+  }
+  return std::nullopt;
+}
+
 // The first launch by signed difference is told, once, as an error that leaves the group usable.
 TEST(DeviceStatus, AVerdictIsToldOnce) {
   std::vector<DeviceStatus> statuses(2);
-  const auto disagree = [&](DeviceStatus& status, uint32_t epoch, uint64_t theirs) {
-    status.verdict = {EntryFault::kLayer, 1, LaunchOp::kForward, theirs, 3};
-    status.epoch = epoch;
-    status.disagreed = 1;
-  };
-  disagree(statuses[0], 2, 5);
+  std::optional<uint32_t> told;
+  disagree(statuses[0], 2);
   disagree(statuses[1], 0xffffffffu, static_cast<uint64_t>(int64_t{-4}));
+  EXPECT_NO_THROW(refuse_poisoned(statuses)) << "a launch is not refused for it";
   try {
-    check_statuses(statuses);
+    check_statuses(statuses, told);
     FAIL();
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDisagree);
@@ -111,8 +132,27 @@ TEST(DeviceStatus, AVerdictIsToldOnce) {
                  "ranks disagree: rank 1 entered epoch 4294967295 with layer -4, rank 0 with layer "
                  "3");
   }
-  EXPECT_NO_THROW(check_statuses(statuses));
+  EXPECT_EQ(epoch_told(statuses, told), std::nullopt);
   EXPECT_FALSE(is_poisoned(statuses));
+}
+
+// Ranks tell of one launch at different moments, and the host may look in between.
+TEST(DeviceStatus, AVerdictThatArrivesRankByRankIsToldOnce) {
+  std::vector<DeviceStatus> statuses(3);
+  std::optional<uint32_t> told;
+  disagree(statuses[1], 0xffffffffu);
+  EXPECT_EQ(epoch_told(statuses, told), 0xffffffffu);
+  disagree(statuses[0], 0xffffffffu);
+  EXPECT_EQ(epoch_told(statuses, told), std::nullopt);
+  EXPECT_EQ(statuses[0].disagreed, 0u) << "the rank may tell the next one";
+  // The last rank comes when another has the next verdict already.
+  disagree(statuses[2], 0xffffffffu);
+  disagree(statuses[0], 4);
+  EXPECT_EQ(epoch_told(statuses, told), 4u);
+  EXPECT_EQ(epoch_told(statuses, told), std::nullopt);
+  // More than 2^31 launches on, the epoch told last seems to lie ahead.
+  disagree(statuses[1], 0x80000009u);
+  EXPECT_EQ(epoch_told(statuses, told), 0x80000009u);
 }
 
 TEST(DeviceStatus, ARefusalWithoutTextNamesTheRank) {
@@ -122,7 +162,8 @@ TEST(DeviceStatus, ARefusalWithoutTextNamesTheRank) {
   statuses[0].epoch = 9;
   statuses[0].disagreed = 1;
   try {
-    check_statuses(statuses);
+    std::optional<uint32_t> told;
+    check_statuses(statuses, told);
     FAIL();
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.code(), ErrorCode::kBadInput);
@@ -137,7 +178,8 @@ TEST(DeviceStatus, AFailureGoesBeforeAVerdict) {
   statuses[0].failure = timeout_of(0);
   statuses[0].failed = 1;
   try {
-    check_statuses(statuses);
+    std::optional<uint32_t> told;
+    check_statuses(statuses, told);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);

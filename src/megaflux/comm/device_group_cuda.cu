@@ -48,7 +48,7 @@ DeviceRanks& DeviceGroup::add_device(int32_t device, std::vector<int32_t> ranks,
   return devices_.back();
 }
 
-void DeviceGroup::synchronize() const {
+void DeviceGroup::synchronize() {
   for (size_t i = 0; i < num_devices(); ++i) {
     const CurrentDevice current(device(i));
     MF_CUDA(cudaStreamSynchronize(stream(i)));
@@ -57,15 +57,19 @@ void DeviceGroup::synchronize() const {
 }
 
 bool DeviceGroup::is_poisoned() const {
-  return megaflux::is_poisoned({statuses_.get(), static_cast<size_t>(num_local_)});
+  return megaflux::is_poisoned(statuses());
 }
 
-void DeviceGroup::check_sound() const {
-  check_statuses({statuses_.get(), static_cast<size_t>(num_local_)});
+void DeviceGroup::refuse_poisoned() const {
+  megaflux::refuse_poisoned(statuses());
+}
+
+void DeviceGroup::check_sound() {
+  check_statuses(statuses(), told_);
 }
 
 std::string DeviceGroup::failure_text() const {
-  return megaflux::failure_text({statuses_.get(), static_cast<size_t>(num_local_)});
+  return megaflux::failure_text(statuses());
 }
 
 uint32_t DeviceGroup::stop() {
@@ -83,7 +87,8 @@ uint32_t DeviceGroup::stop() {
 
 void DeviceGroup::restart(uint32_t epoch) {
   for (DeviceRanks& here : devices_) here.reset(epoch);
-  reset_statuses({statuses_.get(), static_cast<size_t>(num_local_)});
+  reset_statuses(statuses());
+  told_.reset();
 }
 
 void DeviceGroup::set_delay_fuzz(std::optional<uint64_t> seed) {

@@ -2,8 +2,12 @@
 // callers see: contexts to hand to kernels, launches, errors and recovery. A group stands for the
 // ranks that this process hosts; any number of groups may live in it and end in any order.
 //
-// A launch that fails ends: no wait outlasts its deadline. The host learns of it from pinned memory
-// at the next call, without a synchronisation of its own.
+// A launch that fails ends: no wait outlasts its deadline. The host learns of it from pinned
+// memory, without a synchronisation of its own. When that memory has changed depends on the host,
+// so launch() looks at failures alone: a process that refuses a launch which another makes leaves a
+// poisoned group no worse, for that launch ends at once and recover() brings all to one epoch. A
+// verdict that all ranks share leaves the group in step, and is told by synchronize() and
+// check_sound() alone.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -46,23 +50,27 @@ class DeviceGroup {
   }
 
   // Calls fn(const DeviceContext&, cudaStream_t) for every device of this process, that device
-  // current; fn makes one launch of the protocol there. check_sound() first. `streams`, one a
-  // device, take the place of the group's own. May stand inside a stream capture.
+  // current; fn makes one launch of the protocol there. `streams`, one a device, take the place of
+  // the group's own. May stand inside a stream capture. Throws kTimeout with the failure if the
+  // group is poisoned, and kBadInput for another number of streams.
   template <typename Fn>
   void launch(Fn&& fn, std::span<const cudaStream_t> streams = {}) const {
-    check_sound();
+    refuse_poisoned();
+    MF_CHECK(streams.empty() || streams.size() == num_devices(), "streams: ", streams.size(),
+             " given, the group has ", num_devices(), " devices in this process");
     for (size_t i = 0; i < num_devices(); ++i) {
       const CurrentDevice current(device(i));
       fn(context(i), streams.empty() ? stream(i) : streams[i]);
     }
   }
   // Waits for the group's own streams, then check_sound().
-  void synchronize() const;
+  void synchronize();
 
   bool is_poisoned() const;
   // Throws kTimeout with the failure if the group is poisoned: launch() would refuse. Otherwise
-  // throws the AgreedError of a launch that ended with one, once; the group stays usable.
-  void check_sound() const;
+  // throws the AgreedError of the first launch since the last call that ended with one, once; the
+  // group stays usable. Of launches that still run it may tell or not.
+  void check_sound();
   // The failure that poisoned the group; empty if it is not poisoned.
   std::string failure_text() const;
   // Collective over all ranks: once nothing runs on their devices, signals go back to "nothing
@@ -88,6 +96,11 @@ class DeviceGroup {
   void restart(uint32_t epoch);
 
  private:
+  void refuse_poisoned() const;
+  std::span<DeviceStatus> statuses() const {
+    return {statuses_.get(), static_cast<size_t>(num_local_)};
+  }
+
   struct DestroyStream {
     void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
   };
@@ -100,6 +113,7 @@ class DeviceGroup {
   int32_t num_local_ = 0;
   int32_t num_added_ = 0;
   std::unique_ptr<DeviceStatus, FreePinned> statuses_;  // [num_local]
+  std::optional<uint32_t> told_;                        // epoch of the last verdict told
   std::vector<DeviceRanks> devices_;
   std::vector<std::unique_ptr<CUstream_st, DestroyStream>> streams_;  // [devices]
 };

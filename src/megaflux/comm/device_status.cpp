@@ -16,6 +16,11 @@ DeviceStatus* first_failed(std::span<DeviceStatus> statuses) {
   return nullptr;
 }
 
+// Its rank may tell the next verdict.
+void take_back(DeviceStatus& status) {
+  std::atomic_ref<uint32_t>(status.disagreed).store(0, std::memory_order_release);
+}
+
 }  // namespace
 
 bool is_poisoned(std::span<DeviceStatus> statuses) {
@@ -27,22 +32,30 @@ std::string failure_text(std::span<DeviceStatus> statuses) {
   return failed == nullptr ? std::string() : describe(failed->failure);
 }
 
-void check_statuses(std::span<DeviceStatus> statuses) {
-  if (is_poisoned(statuses)) {
-    throw_error(ErrorCode::kTimeout, "the group is poisoned until recover(), because ",
-                failure_text(statuses));
-  }
-  // Every rank tells the same; which launch was first is a signed difference.
+void refuse_poisoned(std::span<DeviceStatus> statuses) {
+  if (!is_poisoned(statuses)) return;
+  throw_error(ErrorCode::kTimeout, "the group is poisoned until recover(), because ",
+              failure_text(statuses));
+}
+
+void check_statuses(std::span<DeviceStatus> statuses, std::optional<uint32_t>& told) {
+  refuse_poisoned(statuses);
   const DeviceStatus* first = nullptr;
   for (DeviceStatus& status : statuses) {
     if (load_signal(&status.disagreed) == 0) continue;
+    // A rank that tells late. Of a launch before that one nothing comes any more: every rank tells
+    // of a launch before any of them enters the next.
+    if (told == status.epoch) {
+      take_back(status);
+      continue;
+    }
+    // Every rank tells the same; which launch was first is a signed difference.
     if (first == nullptr || is_reached(first->epoch, status.epoch)) first = &status;
   }
   if (first == nullptr) return;
+  told = first->epoch;
   const AgreedError error = agreed_error(first->verdict, first->epoch, "");
-  for (DeviceStatus& status : statuses) {
-    std::atomic_ref<uint32_t>(status.disagreed).store(0, std::memory_order_release);
-  }
+  for (DeviceStatus& status : statuses) take_back(status);
   throw error;
 }
 
