@@ -177,6 +177,25 @@ TEST_P(DeviceFault, AVerdictStopsNoLaunchAndTheFirstIsToldOnce) {
   run_sound(2);
 }
 
+// An entry of an aborted rank would tell others that its inputs are there, and it would lie where a
+// rank that is two launches behind still reads.
+TEST_P(DeviceFault, ARankThatHasAbortedPostsNoEntry) {
+  run_sound(2);
+  rig_.launch({.fault = ToyFault::kNeverArrives, .faulty_rank = 2});
+  rig_.launch_many(5);
+  EXPECT_EQ(error_of([&] { group_.synchronize(); }).first, ErrorCode::kTimeout);
+  const Field<EntryFlag> place = group_.context(0).launch.flags;
+  std::vector<EntryFlag> flags(place.count);
+  for (int32_t rank = 0; rank < kRanks; ++rank) {
+    MF_CUDA(cudaMemcpy(flags.data(), group_.heap().at(rank, place),
+                       flags.size() * sizeof(EntryFlag), cudaMemcpyDefault));
+    for (const EntryFlag& flag : flags) {
+      EXPECT_TRUE(is_reached(0, flag.epoch)) << "epoch " << flag.epoch << " on rank " << rank;
+    }
+  }
+  expect_poisoned_then_recover("waiting for entry of rank 2, expected 0, saw 4294967294");
+}
+
 TEST_P(DeviceFault, RecoverIsAllowedOnASoundGroup) {
   for (int round = 0; round < 3; ++round) {
     run_sound(3);

@@ -22,16 +22,18 @@ struct Memory {
   std::array<uint8_t, 2> counter;
   uint8_t entered, joined, comm_done;
   uint8_t meetings;
+  uint8_t abort;
 };
 
 struct State {
   std::array<std::array<uint8_t, kMaxRoles>, kMaxRanks> pc;
+  std::array<std::array<uint8_t, kMaxRoles>, kMaxRanks> has_given_up;  // at its pc, for good
   std::array<Memory, kMaxRanks> memory;
   friend bool operator==(const State& a, const State& b) {
     return std::memcmp(&a, &b, sizeof(State)) == 0;
   }
 };
-static_assert(sizeof(Memory) == 1 + 12 + 3 + 2 + 3 + 1 && alignof(State) == 1,
+static_assert(sizeof(Memory) == 1 + 12 + 3 + 2 + 3 + 2 && alignof(State) == 1,
               "no padding to compare");
 
 struct StateHash {
@@ -184,6 +186,9 @@ void Model::post(State& state, int rank, const Step& step) const {
     case Op::kArrive:
       ++own.meetings;
       break;
+    case Op::kAbort:
+      other.abort = 1;
+      break;
     case Op::kWriteData:
       own.data = static_cast<uint8_t>(step.launch);
       break;
@@ -235,7 +240,8 @@ const char* Model::apply(State& state, int rank, const Step& step) const {
 bool Model::has_ended(const State& state) const {
   for (int rank = 0; rank < config_.num_ranks; ++rank) {
     for (int role = 0; role < config_.num_roles; ++role) {
-      if (state.pc[rank][role] < programs_[rank][role].size()) return false;
+      const bool is_done = state.pc[rank][role] == programs_[rank][role].size();
+      if (!is_done && state.has_given_up[rank][role] == 0) return false;
     }
   }
   return true;
@@ -273,13 +279,19 @@ ModelResult Model::explore() {
       for (int role = 0; role < config_.num_roles; ++role) {
         const Program& program = programs_[rank][role];
         if (state.pc[rank][role] == program.size()) continue;
+        if (state.has_given_up[rank][role] != 0) continue;
         const Step& step = program[state.pc[rank][role]];
-        if (!can_move(state, rank, step)) continue;
+        const bool is_awaited = !can_move(state, rank, step);
+        if (is_awaited && state.memory[rank].abort == 0) continue;
         can_any_move = true;
         State next = state;
-        const char* const violation = apply(next, rank, step);
-        if (violation != nullptr) return result(violation, {id, rank, role});
-        ++next.pc[rank][role];
+        if (is_awaited) {
+          next.has_given_up[rank][role] = 1;
+        } else {
+          const char* const violation = apply(next, rank, step);
+          if (violation != nullptr) return result(violation, {id, rank, role});
+          ++next.pc[rank][role];
+        }
         visit(next, {id, rank, role});
       }
     }

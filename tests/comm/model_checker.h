@@ -6,7 +6,8 @@
 //   - no wait for a counter ends before every peer has made its add of this launch;
 //   - no counter is cleared while a peer may still add to it, or has added to it already for its
 //   next use;
-//   - some role can move, until all have ended.
+//   - some role can move, until all have ended; once the group has aborted, a role that waits in
+//   vain ends there.
 // A mutation breaks one rule; the checker must then find a violation or a deadlock.
 #pragma once
 
@@ -45,6 +46,7 @@ enum class Mutation : uint8_t {
   kEntryIgnoresComm,        // the next entry is posted before the comm role has read this one's
   kRestartWhilePeersRun,    // recover() resets its words before every peer has stopped
   kLaunchWhilePeersReset,   // recover() ends before every peer has reset its words
+  kAbortedRankPosts,        // launches behind one that aborted post their entries
   kCount,
 };
 std::string_view mutation_name(Mutation mutation);
@@ -55,6 +57,8 @@ struct ModelConfig {
   std::vector<LaunchKind> launches;
   int start_epoch = 0;  // epochs are counted modulo kEpochs
   int idle_rank = -1;   // a rank with T = 0: pulls and adds nothing, posts everything
+  int late_rank = -1;  // a rank whose deadline passes in the first launch, at any moment: it aborts
+                       // the group, and ends that launch and those behind it without a wait
   Mutation mutation = Mutation::kNone;
 };
 // Small enough to wrap within a run, large enough that a signed difference is unambiguous.

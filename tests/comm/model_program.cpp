@@ -11,7 +11,7 @@ constexpr const char* kOpNames[] = {
     "read entries",   "clear",       "post entered", "wait entered",  "post joined",
     "wait joined",    "pull",        "add",          "wait count",    "post comm_done",
     "wait comm_done", "post pulled", "wait pulled",  "add unawaited", "arrive",
-    "meet",           "restart"};
+    "meet",           "restart",     "abort"};
 
 class ProgramBuilder {
  public:
@@ -30,10 +30,12 @@ class ProgramBuilder {
   void add_compute();
   void add_comm();
   void add_entry();
+  void add_posts();
   void add_moves();
   void add_exit();
   void add_meeting();
   void add_recover();
+  void add_late();
 
   const ModelConfig& config_;
   int rank_;
@@ -48,18 +50,20 @@ bool ProgramBuilder::keeps_bank() const {
          is(Mutation::kClearAfterWork) || (is(Mutation::kRefusedLaunchKeepsBank) && is_refused);
 }
 
+void ProgramBuilder::add_posts() {
+  for (int i = 1; i < config_.num_ranks; ++i) {
+    const int peer = (rank_ + i) % config_.num_ranks;
+    const bool is_flag_first = is(Mutation::kFlagBeforePayload);
+    add(is_flag_first ? Op::kPostFlag : Op::kPostPayload, peer);
+    add(is_flag_first ? Op::kPostPayload : Op::kPostFlag, peer);
+  }
+}
+
 void ProgramBuilder::add_entry() {
   if (config_.num_roles == 2 && launch_ > 1 && !is(Mutation::kEntryIgnoresComm)) {
     add(Op::kWaitJoined);
   }
-  if (!(is_idle() && is(Mutation::kIdleRankSkipsEntry))) {
-    for (int i = 1; i < config_.num_ranks; ++i) {
-      const int peer = (rank_ + i) % config_.num_ranks;
-      const bool is_flag_first = is(Mutation::kFlagBeforePayload);
-      add(is_flag_first ? Op::kPostFlag : Op::kPostPayload, peer);
-      add(is_flag_first ? Op::kPostPayload : Op::kPostFlag, peer);
-    }
-  }
+  if (!(is_idle() && is(Mutation::kIdleRankSkipsEntry))) add_posts();
   if (is(Mutation::kClearBeforeEntryWait)) add(Op::kClear);
   if (!is(Mutation::kNoEntryWait)) {
     add_for_peers(Op::kWaitEntry);
@@ -95,7 +99,22 @@ void ProgramBuilder::add_recover() {
   if (!is(Mutation::kLaunchWhilePeersReset)) add_meeting();
 }
 
+// Nobody reads `data` in a launch that its rank has given up, so it is not written.
+void ProgramBuilder::add_late() {
+  if (launch_ == 1) {
+    add(Op::kWriteData);
+    add_posts();
+    add_for_peers(Op::kAbort);
+  } else if (is(Mutation::kAbortedRankPosts)) {
+    add_posts();
+  }
+}
+
 void ProgramBuilder::add_compute() {
+  if (rank_ == config_.late_rank) {
+    add_late();
+    return;
+  }
   if (config_.launches[launch_ - 1] == LaunchKind::kRecover) {
     add_recover();
     return;
@@ -167,7 +186,8 @@ std::string_view mutation_name(Mutation mutation) {
                                          "comm_ignores_entry",
                                          "entry_ignores_comm",
                                          "restart_while_peers_run",
-                                         "launch_while_peers_reset"};
+                                         "launch_while_peers_reset",
+                                         "aborted_rank_posts"};
   static_assert(std::size(kNames) == static_cast<size_t>(Mutation::kCount));
   return kNames[static_cast<size_t>(mutation)];
 }

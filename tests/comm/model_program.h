@@ -33,6 +33,7 @@ enum class Op : uint8_t {
   kArrive,        // at the next meeting of recover()
   kMeet,          // `peer` has arrived there too
   kRestart,       // every word as if the launch whose place recover() takes had ended
+  kAbort,         // the deadline has passed: the abort word of `peer`
 };
 
 struct Step {

@@ -40,6 +40,13 @@ std::vector<ModelConfig> cases(Mutation mutation) {
   all.push_back(
       {.num_ranks = 3, .launches = {kWork, kHead, kWork}, .start_epoch = 14, .idle_rank = 0});
   all.push_back({.num_ranks = 3, .num_roles = 2, .launches = {kHead, kWork}, .start_epoch = 14});
+  for (const std::vector<LaunchKind>& launches :
+       {std::vector{kWork, kWork, kWork}, {kHead, kHead, kHead, kWork}, {kHead, kWork, kHead}}) {
+    for (const int num_ranks : {2, 3}) {
+      all.push_back(
+          {.num_ranks = num_ranks, .launches = launches, .start_epoch = 14, .late_rank = 0});
+    }
+  }
   for (ModelConfig& config : all) config.mutation = mutation;
   return all;
 }
@@ -108,6 +115,14 @@ TEST(ModelChecker, FindsTheViolationThatEachMutationMeans) {
   EXPECT_EQ(violation_of({.launches = {kHead, kRecover, kHead},
                           .mutation = Mutation::kLaunchWhilePeersReset}),
             "deadlock");
+  EXPECT_EQ(violation_of({.launches = {kHead, kHead, kHead},
+                          .late_rank = 0,
+                          .mutation = Mutation::kAbortedRankPosts}),
+            "an entry of another launch is read");
+  EXPECT_EQ(
+      violation_of(
+          {.launches = {kHead, kWork}, .late_rank = 0, .mutation = Mutation::kAbortedRankPosts}),
+      "data of another launch is pulled");
   EXPECT_EQ(violation_of(
                 {.launches = {kWork}, .idle_rank = 1, .mutation = Mutation::kIdleRankSkipsPulled}),
             "deadlock");

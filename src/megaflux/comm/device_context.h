@@ -32,8 +32,9 @@ const DeviceGroupConfig& checked(const DeviceGroupConfig& config);
 // One rank of a device, in that device's memory, read by each of its CTAs in one load.
 struct alignas(16) LocalRank {
   std::byte* base = nullptr;  // of the rank's own heap
-  int32_t rank = 0;
-  uint32_t launched = 0;  // epoch of the last launch that has ended
+  int16_t rank = 0;
+  uint16_t is_silent = 0;  // 1: a launch of its own has aborted; it enters nothing until recover()
+  uint32_t launched = 0;   // epoch of the last launch that has ended
 };
 static_assert(sizeof(LocalRank) == 16);
 

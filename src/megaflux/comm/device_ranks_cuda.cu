@@ -110,7 +110,7 @@ void DeviceRanks::reset(uint32_t epoch) {
   const CurrentDevice current(device_);
   std::vector<LocalRank> local;
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    local.push_back({base(i), ranks_[i], epoch});
+    local.push_back({.base = base(i), .rank = static_cast<int16_t>(ranks_[i]), .launched = epoch});
     reset_heap(base(i), epoch);
   }
   copy_to_device(context_.local, std::span<const LocalRank>(local));

@@ -107,11 +107,14 @@ __device__ __forceinline__ void tell_verdict(const DeviceRank& self, const Entry
   cuda::atomic_ref<uint32_t, kPeerScope>(status.disagreed).store(1, cuda::memory_order_release);
 }
 
-// One thread: the first failure of the group goes to the host.
+// One thread: if the group has failed, the first failure goes to the host, and this rank falls
+// silent. An entry that it posted later would tell peers that its inputs are there, and would lie
+// where those of a launch are read which a peer may still be in.
 __device__ __forceinline__ void tell_failure(const DeviceRank& self) {
   const DeviceContext& group = self.group;
   const uint32_t value = load_signal<kPeerScope>(self.own(group.protocol.abort));
   if (value == 0) return;
+  group.local[self.local_idx].is_silent = 1;
   const auto rank = static_cast<int32_t>((value - 1) / kMaxRoles);
   DeviceStatus& status = group.status[self.local_idx];
   status.failure = group.heap.at(rank, group.protocol.failures)[(value - 1) % kMaxRoles];
@@ -140,7 +143,8 @@ __device__ __forceinline__ DeviceRank begin_launch(const DeviceContext& group) {
           .rank = local.rank,
           .cta = static_cast<int32_t>(blockIdx.x) % num_ctas,
           .num_ctas = num_ctas,
-          .epoch = local.launched + 1};
+          .epoch = local.launched + 1,
+          .is_silent = local.is_silent != 0};
 }
 
 // The same in a kernel that carries on for the launch that ended last, without an entry of its own:
@@ -154,7 +158,8 @@ __device__ __forceinline__ DeviceRank rejoin_launch(const DeviceContext& group) 
 // One CTA of the rank. Posts the words and `payload` (num_words <= payload_words; shared or global
 // memory, of any alignment) to every rank, this one included; all that the CTA's threads wrote
 // before goes with it. A rank that cannot take part posts refusal_code = 1 + ErrorCode: then every
-// rank's await_entries ends with kRefused.
+// rank's await_entries ends with kRefused. A rank of which an earlier launch has aborted posts
+// nothing: the peers' waits end with the failure.
 __device__ __forceinline__ void post_entry(const DeviceRank& self, const EntryWords& words,
                                            const uint32_t* payload = nullptr, int32_t num_words = 0,
                                            uint32_t refusal_code = 0) {
@@ -162,8 +167,9 @@ __device__ __forceinline__ void post_entry(const DeviceRank& self, const EntryWo
   const auto num_warps = static_cast<int32_t>(blockDim.x / device_protocol::kLanes);
   // Each rank starts with its right neighbour, so that they do not queue for the same memory.
   const uint64_t digest = device_protocol::digest_of(words);
+  const int32_t num_peers = self.is_silent ? 0 : self.num_ranks();
   __syncthreads();
-  for (int32_t step = warp; step < self.num_ranks(); step += num_warps) {
+  for (int32_t step = warp; step < num_peers; step += num_warps) {
     const int32_t peer = (self.rank + 1 + step) % self.num_ranks();
     device_protocol::post_to(self, device_protocol::base_of(self.group, peer),
                              {words, digest, refusal_code, payload, num_words});
@@ -300,7 +306,8 @@ __device__ __forceinline__ void end_launch(const DeviceRank& self) {
 __device__ __forceinline__ void leave(const DeviceRank& self) {
   if (!device_protocol::ends_last(self)) return;
   if (threadIdx.x < device_protocol::kLanes) {
-    if (!is_aborted(self)) {
+    // One answer for all lanes, which meet inside.
+    if (__all_sync(~0u, !is_aborted(self))) {
       post_pulled(self);
       await_pulled(self);
     }

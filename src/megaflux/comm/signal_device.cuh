@@ -27,6 +27,7 @@ struct DeviceRank {
   int32_t cta = 0;       // 0 ... num_ctas - 1
   int32_t num_ctas = 1;  // of this rank
   uint32_t epoch = 0;
+  bool is_silent = false;  // an earlier launch of the rank has aborted: this one posts no entry
   Role role = Role::kCompute;
 
   __device__ __forceinline__ int32_t num_ranks() const { return group.heap.num_ranks(); }
