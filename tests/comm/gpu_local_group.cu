@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -129,9 +130,39 @@ TEST(LocalGroup, ManyCtasOfARank) {
 TEST(LocalGroup, EpochsWrap) {
   for (const uint32_t start : {0xffffffffu, 0x7ffffff8u, 0x80000000u, 0u}) {
     Toy toy({0, 0, 0}, start);
-    toy.rig.launch_many(40);
+    for (const std::optional<uint64_t> delays : {std::optional<uint64_t>(), {start + 1}}) {
+      toy.group.set_delay_fuzz(delays);
+      toy.rig.launch_many(20);
+    }
     toy.group.synchronize();
     toy.rig.expect_right(40 * 3);
+  }
+}
+
+// The words of rank `rank`, an epoch each.
+std::vector<uint32_t> words_of(const LocalGroup& group, int32_t rank, Field<uint32_t> field) {
+  std::vector<uint32_t> words(field.count);
+  MF_CUDA(cudaMemcpy(words.data(), group.heap().at(rank, field), words.size() * sizeof(uint32_t),
+                     cudaMemcpyDefault));
+  return words;
+}
+
+// A word that no launch wrote for 2^31 of them would seem to lie ahead: heads have no exit, and a
+// single CTA of a rank lets no other go on.
+TEST(LocalGroup, NoWordIsLeftOver) {
+  for (const uint32_t start : {0xfff0u, 0xfffffff0u, 0x7ffffff0u}) {
+    Toy toy({0, 0, 0}, start, 1);
+    toy.rig.launch();
+    for (int i = 0; i < 20; ++i) toy.rig.launch({.is_head = true});
+    toy.group.synchronize();
+    const ProtocolFields& protocol = toy.group.protocol();
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(words_of(toy.group, rank, protocol.pulled), std::vector<uint32_t>(3, start + 16));
+      EXPECT_EQ(words_of(toy.group, rank, protocol.entered), std::vector<uint32_t>{start + 16});
+    }
+    toy.rig.launch_many(20);
+    toy.group.synchronize();
+    toy.rig.expect_right(41 * 3);
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -128,6 +130,34 @@ TEST(ThreadsGroup, UnequalNumbersOfLaunchesAreCaughtAtTheEndOfTheRun) {
   EXPECT_TRUE(group.is_poisoned());
   group.recover();
   group.run([](RankContext& ctx) { enter(ctx, {}); });
+}
+
+// The words of an exit that no launch had for more than 2^31 launches must not end the next exit.
+TEST(ThreadsGroup, WordsThatWereLeftOverDoNotSeemAhead) {
+  for (const uint32_t start : {0u, 0xfffffffeu}) {
+    ThreadsGroup group({.num_ranks = 2, .start_epoch = start}, Layout());
+    std::atomic<bool> has_pulled{false};
+    const auto launch = [&](RankContext& ctx) {
+      enter(ctx, {.op = LaunchOp::kForward});
+      if (ctx.rank == 1) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        has_pulled = true;
+      }
+      leave(ctx);
+      EXPECT_TRUE(has_pulled) << "rank " << ctx.rank << " left before rank 1 had pulled";
+    };
+    group.run(launch);
+    // As if each run made so many heads, which write the words of the entry and no others.
+    for (int run = 0; run < 5; ++run) {
+      group.run([&](RankContext& ctx) {
+        ctx.epoch += 1u << 29;
+        uint32_t* const epochs = ctx.heap.at(ctx.rank, ctx.protocol.entry_epochs);
+        std::fill_n(epochs, ctx.protocol.entry_epochs.count, ctx.epoch);
+      });
+    }
+    has_pulled = false;
+    group.run(launch);
+  }
 }
 
 TEST(ThreadsGroup, RefusesBadConfigs) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/jump_epochs_cuda.h"
 #include "head/device_step.cuh"
 
 namespace megaflux {
@@ -140,6 +141,28 @@ TEST(DeviceHead, ReplaysWithNewIdsAreAsEager) {
   EXPECT_EQ(std::unique(hashes.begin(), hashes.end()), hashes.end());
   MF_CUDA(cudaGraphExecDestroy(exec));
   MF_CUDA(cudaGraphDestroy(graph));
+}
+
+// Counts of a chunk that no step had for more than 2^31 launches must not pass for this one's.
+TEST(DeviceHead, CountsThatWereLeftOverAreAwaited) {
+  MF_NEEDS_GPUS(1);
+  const HeadConfig config = head_config(48, 2, 1, 4, 1'000);
+  DeviceRig rig(config, {0, 0});
+  Rng rng(12);
+  const auto draw = [&] { return draw_ids(rng, config, 1'000, IdType::kInt32, false); };
+  rig.set_ids({draw(), draw()});
+  rig.launch();
+  for (const uint32_t num_launches : {0x80000010u, 0xfffffff0u}) {
+    test::jump_epochs(rig.group(), num_launches, "head.chunk_counts");
+    const std::vector<WideIds> step = {draw(), draw()};
+    const HostStep host(config.plan, step);
+    rig.set_ids(step);
+    rig.poison();
+    rig.group().set_delay_fuzz(num_launches);
+    rig.launch();
+    rig.group().synchronize();
+    expect_step(rig, host, step);
+  }
 }
 
 // Launches back to back under random delays, without a look in between; the last is checked.

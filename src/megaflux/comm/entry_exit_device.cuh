@@ -287,9 +287,20 @@ __device__ __forceinline__ bool ends_last(const DeviceRank& self) {
   return __syncthreads_or(is_last);
 }
 
-// One thread of the last CTA: the launch has ended on this rank.
+// One warp of the last CTA: the launch has ended on this rank. Words that not every launch writes,
+// `pulled` without exit and `entered` without other CTAs, are renewed now and then: left over for
+// 2^31 launches they would seem to lie ahead. No peer can post the next `pulled` yet.
 __device__ __forceinline__ void finish(const DeviceRank& self) {
-  self.group.local[self.local_idx].launched = self.epoch;
+  const DeviceContext& group = self.group;
+  const auto lane = static_cast<int32_t>(threadIdx.x % kLanes);
+  if (self.epoch % kRenewalPeriod == 0) {
+    for (int32_t peer = lane; peer < self.num_ranks(); peer += kLanes) {
+      self.own(group.protocol.pulled)[peer] = self.epoch;
+    }
+    if (lane == 0) *self.own(group.protocol.entered) = self.epoch;
+  }
+  if (lane != 0) return;
+  group.local[self.local_idx].launched = self.epoch;
   tell_failure(self);
 }
 
@@ -298,7 +309,8 @@ __device__ __forceinline__ void finish(const DeviceRank& self) {
 // Every CTA of the rank, once, as the end of a launch in which nobody pulls, or that was not
 // entered. The last one moves the rank's epoch on.
 __device__ __forceinline__ void end_launch(const DeviceRank& self) {
-  if (device_protocol::ends_last(self) && threadIdx.x == 0) device_protocol::finish(self);
+  if (!device_protocol::ends_last(self)) return;
+  if (threadIdx.x < device_protocol::kLanes) device_protocol::finish(self);
 }
 
 // Every CTA of the rank, once, as the end of any other launch: the last one posts pulled to every
@@ -311,7 +323,7 @@ __device__ __forceinline__ void leave(const DeviceRank& self) {
       post_pulled(self);
       await_pulled(self);
     }
-    if (threadIdx.x == 0) device_protocol::finish(self);
+    device_protocol::finish(self);
   }
 }
 

@@ -32,6 +32,10 @@ inline void fuzz_delay(const RankContext& ctx) {
 // How far ahead recover() starts: no word of a launch before it ends a wait of one after it.
 inline constexpr uint32_t kRecoveryStep = 1u << 16;
 
+// An epoch word that was not written for 2^31 launches would seem to lie ahead. A word that not
+// every launch writes is written at least once in so many.
+inline constexpr uint32_t kRenewalPeriod = 1u << 16;
+
 // True once `seen` is at or after `expected`, epochs and counters alike, across the wrap at 2^32.
 MF_HOST_DEVICE constexpr bool is_reached(uint32_t seen, uint32_t expected) {
   return static_cast<int32_t>(seen - expected) >= 0;

@@ -27,7 +27,8 @@ ThreadsGroup::ThreadsGroup(const ThreadsConfig& config, Layout layout)
       protocol_(add_protocol_fields(layout, config.num_ranks, config.payload_words)),
       heap_(std::move(layout), config.num_ranks),
       workers_(static_cast<size_t>(config.num_ranks) * config.num_roles) {
-  heap_.reset_signals(config_.start_epoch);
+  renewed_ = config_.start_epoch;
+  heap_.reset_signals(renewed_);
   for (int32_t rank = 0; rank < config_.num_ranks; ++rank) {
     for (int32_t role = 0; role < config_.num_roles; ++role) {
       worker_of(rank, role).ctx = {.rank = rank,
@@ -139,6 +140,17 @@ void ThreadsGroup::finish_task() {
     throw_error(ErrorCode::kDisagree, "ranks disagree: rank ", worker.ctx.rank,
                 " ended the run at epoch ", worker.ctx.epoch, ", rank 0 at epoch ", first.epoch);
   }
+  renew_signals();
+}
+
+// A word that no launch wrote for 2^31 of them (of a slot that stays empty, of an exit among heads)
+// would seem to lie ahead. Between runs every launch has ended everywhere, as after recover().
+void ThreadsGroup::renew_signals() {
+  constexpr uint32_t kLongAgo = 1u << 30;
+  const uint32_t epoch = workers_.front().ctx.epoch;
+  if (epoch - renewed_ < kLongAgo) return;
+  heap_.reset_signals(epoch);
+  renewed_ = epoch;
 }
 
 bool ThreadsGroup::is_poisoned() const {
@@ -163,6 +175,7 @@ void ThreadsGroup::recover() {
     if (is_reached(worker.ctx.epoch, furthest)) furthest = worker.ctx.epoch;
   }
   const uint32_t epoch = furthest + kRecoveryStep;
+  renewed_ = epoch;
   heap_.reset_signals(epoch);
   for (Worker& worker : workers_) {
     worker.ctx.epoch = epoch;

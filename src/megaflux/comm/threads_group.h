@@ -97,6 +97,7 @@ class ThreadsGroup {
   void work(Worker& worker, const std::stop_token& stop);
   void call_task(Worker& worker, const Task& task);
   void finish_task();
+  void renew_signals();
   Worker& worker_of(int32_t rank, int32_t role) {
     return workers_[static_cast<size_t>(rank) * config_.num_roles + role];
   }
@@ -105,6 +106,7 @@ class ThreadsGroup {
   ProtocolFields protocol_;
   SymmetricHeap heap_;
   std::vector<Worker> workers_;  // [P, num_roles]
+  uint32_t renewed_ = 0;         // epoch to which every epoch word was set last
 
   std::mutex mutex_;
   std::condition_variable_any task_ready_;  // knows stop tokens

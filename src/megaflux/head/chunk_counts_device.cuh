@@ -86,8 +86,9 @@ __device__ __forceinline__ bool await_counts(const DeviceRank& self, const Chunk
       if (chunk >= counts.num_chunks) continue;
       const uint64_t word = load(counts.at(chunk, column));
       rows[u] = static_cast<uint32_t>(word);
-      const auto epoch = static_cast<uint32_t>(word >> 32);
-      if (epoch != self.epoch) seen = epoch;
+      // Equal or behind: nobody runs ahead, and a word that no step since 2^31 launches had so many
+      // chunks for would seem to.
+      if (static_cast<uint32_t>(word >> 32) != self.epoch) seen = self.epoch - 1;
     }
     return seen;
   });
