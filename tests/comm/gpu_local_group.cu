@@ -2,7 +2,9 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,16 +33,24 @@ struct Place {
   std::vector<int32_t> device_of;
 };
 
+const Place kPlaces[] = {{"P1", {0}},
+                         {"P2_on_one", {0, 0}},
+                         {"P3_on_one", {0, 0, 0}},
+                         {"P8_on_one", {0, 0, 0, 0, 0, 0, 0, 0}},
+                         {"P2_on_two", {0, 1}},
+                         {"P5_interleaved", {1, 0, 0, 1, 0}},
+                         {"P8_on_two", {0, 0, 0, 0, 1, 1, 1, 1}}};
+
+// GPUs that it takes.
+int num_gpus_of(const Place& place) {
+  return 1 + *std::max_element(place.device_of.begin(), place.device_of.end());
+}
+
+// Those that this machine has the GPUs for.
 std::vector<Place> places() {
-  std::vector<Place> all = {{"P1", {0}},
-                            {"P2_on_one", {0, 0}},
-                            {"P3_on_one", {0, 0, 0}},
-                            {"P8_on_one", std::vector<int32_t>(8, 0)}};
-  if (gpu::num_gpus() >= 2) {
-    all.push_back({"P2_on_two", {0, 1}});
-    all.push_back({"P5_interleaved", {1, 0, 0, 1, 0}});
-    all.push_back({"P8_on_two", {0, 0, 0, 0, 1, 1, 1, 1}});
-  }
+  std::vector<Place> all;
+  std::copy_if(std::begin(kPlaces), std::end(kPlaces), std::back_inserter(all),
+               [](const Place& place) { return num_gpus_of(place) <= gpu::num_gpus(); });
   return all;
 }
 
@@ -107,15 +117,24 @@ TEST(LocalGroup, DelaysAtEverySignal) {
   delay_everywhere(quick_or_sanitize(6, 1), quick_or_sanitize(60, 6));
 }
 
-TEST(LocalGroupSoak, Launches) {
-  launch_everywhere(100'000);
+class LocalGroupSoak : public ::testing::TestWithParam<Place> {};
+
+TEST_P(LocalGroupSoak, AHundredThousandLaunchesWithoutHostSync) {
+  MF_NEEDS_GPUS(num_gpus_of(GetParam()));
+  Toy toy(GetParam().device_of);
+  toy.rig.launch_many(100'000);
+  toy.group.synchronize();
+  toy.rig.expect_right(100'000 * toy.num_ranks());
 }
 
-TEST(LocalGroupSoak, TwoMillionLaunchesWithoutHostSync) {
+INSTANTIATE_TEST_SUITE_P(Places, LocalGroupSoak, ::testing::ValuesIn(kPlaces),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+TEST(LocalGroupLongSoak, TwoMillionLaunchesWithoutHostSync) {
   launch_two_ranks(2'000'000);
 }
 
-TEST(LocalGroupSoak, DelaysAtEverySignal) {
+TEST(LocalGroupLongSoak, DelaysAtEverySignal) {
   delay_everywhere(100, 200);
 }
 
