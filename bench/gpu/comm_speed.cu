@@ -1,6 +1,8 @@
 // How long an entry takes and how fast pulls are, between the ranks of one process.
 //   entry_us          one entry after another inside a kernel, with and without a payload
-//   bulk_pull_gbps    bytes of a peer through shared memory into own memory, over the kernel's time
+//   bulk_pull_gbps    bytes of a peer through shared memory into own memory, over the kernel's
+//   time;
+//                     each target is poisoned before each pull and looked at after it
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -59,15 +61,15 @@ void measure_entry(const GpuOptions& options, const std::vector<int32_t>& device
 }
 
 struct PullParams {
-  Field<std::byte> source;      // in every rank's heap
-  std::byte* target = nullptr;  // on the launch's device
-  int32_t puller = -1;          // the rank that pulls; -1 = all
+  Field<std::byte> source;    // in every rank's heap
+  std::byte* target[2] = {};  // of each rank, on its device
+  int32_t puller = -1;        // the rank that pulls; -1 = all
 };
 
 // The ranks that pull read their right neighbour's source, chunk by chunk over all their warps.
 template <uint32_t kChunkBytes, uint32_t kChunks>
-__global__ void __launch_bounds__(256, 1)
-    pull_kernel(const __grid_constant__ DeviceContext context, PullParams params) {
+__global__ void __launch_bounds__(256, 1) pull_kernel(const __grid_constant__ DeviceContext context,
+                                                      const __grid_constant__ PullParams params) {
   extern __shared__ __align__(128) std::byte shared[];
   using Ring = PullRing<kChunkBytes, kChunks>;
   const DeviceRank self = begin_launch(context);
@@ -84,7 +86,7 @@ __global__ void __launch_bounds__(256, 1)
     const size_t step = size_t{kChunkBytes} * self.num_ctas * num_warps;
     for (size_t at = kChunkBytes * (size_t{warp} * self.num_ctas + self.cta);
          at < params.source.count; at += step) {
-      puller.push(params.target + at, source + at, kChunkBytes);
+      puller.push(params.target[self.rank] + at, source + at, kChunkBytes);
     }
     puller.finish();
   }
@@ -94,82 +96,152 @@ __global__ void __launch_bounds__(256, 1)
 constexpr size_t kSourceBytes = size_t{256} << 20;
 constexpr int32_t kPullSamples = 20;
 
-// Two ranks, one a device, their sources full of random words, and a target each.
-struct PullRig {
-  PullRig()
-      : source(layout.add<std::byte>("source", kSourceBytes)),
-        group({.device_of = {0, 1}}, layout) {
-    std::vector<uint64_t> words(kSourceBytes / sizeof(uint64_t));
-    for (int32_t device = 0; device < 2; ++device) {
-      const CurrentDevice current(device);
-      for (size_t i = 0; i < words.size(); ++i) words[i] = mix64(i * 2 + device + 1);
-      MF_CUDA(cudaMemcpy(group.heap().at(device, source), words.data(), kSourceBytes,
-                         cudaMemcpyHostToDevice));
-      MF_CUDA(cudaMalloc(&target[device], kSourceBytes));
-      MF_CUDA(cudaMemset(target[device], 0xcd, kSourceBytes));
-      MF_CUDA(cudaEventCreate(&begin[device]));
-      MF_CUDA(cudaEventCreate(&end[device]));
+constexpr size_t kSourceWords = kSourceBytes / sizeof(uint64_t);
+
+// Word i of what rank `rank` has to give.
+__device__ uint64_t source_word(int32_t rank, size_t i) {
+  return mix64(i * 2 + rank + 1);
+}
+
+__global__ void fill_kernel(uint64_t* words, int32_t rank) {
+  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kSourceWords;
+       i += gridDim.x * blockDim.x) {
+    words[i] = source_word(rank, i);
+  }
+}
+
+__global__ void check_kernel(const uint64_t* words, int32_t rank, uint32_t* num_wrong) {
+  uint32_t sum = 0;
+  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kSourceWords;
+       i += gridDim.x * blockDim.x) {
+    sum += words[i] != source_word(rank, i) ? 1 : 0;
+  }
+  if (sum > 0) atomicAdd(num_wrong, sum);
+}
+
+// Two ranks, their sources full of random words, and a target each.
+class PullRig {
+ public:
+  explicit PullRig(const std::vector<int32_t>& device_of)
+      : source_(layout_.add<std::byte>("source", kSourceBytes)),
+        group_({.device_of = device_of}, layout_),
+        device_of_(device_of) {
+    MF_CUDA(cudaHostAlloc(&num_wrong_, sizeof(uint32_t), cudaHostAllocPortable));
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      const CurrentDevice current(device_of[rank]);
+      fill_kernel<<<1024, 256>>>(words_of(group_.heap().at(rank, source_)), rank);
+      MF_CUDA(cudaGetLastError());
+      MF_CUDA(cudaMalloc(&target_[rank], kSourceBytes));
+      MF_CUDA(cudaEventCreate(&begin_[rank]));
+      MF_CUDA(cudaEventCreate(&end_[rank]));
       MF_CUDA(cudaDeviceSynchronize());
     }
   }
   ~PullRig() {
-    for (int32_t device = 0; device < 2; ++device) {
-      cudaFree(target[device]);
-      cudaEventDestroy(begin[device]);
-      cudaEventDestroy(end[device]);
+    cudaFreeHost(num_wrong_);
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      cudaFree(target_[rank]);
+      cudaEventDestroy(begin_[rank]);
+      cudaEventDestroy(end_[rank]);
     }
   }
-  // Bytes a target holds that are not its peer's.
-  bool is_right(int32_t device) const {
-    std::vector<uint64_t> words(kSourceBytes / sizeof(uint64_t));
-    const CurrentDevice current(device);
-    MF_CUDA(cudaMemcpy(words.data(), target[device], kSourceBytes, cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < words.size(); ++i) {
-      if (words[i] != mix64(i * 2 + (1 - device) + 1)) return false;
+  PullRig(const PullRig&) = delete;
+  PullRig& operator=(const PullRig&) = delete;
+
+  // Milliseconds of one launch, the slowest rank that pulls counting; launch(context, params,
+  // stream) makes it. Throws unless each of them then holds its peer's bytes.
+  template <typename Launch>
+  double pull(int32_t puller, Launch&& launch) {
+    poison();
+    const PullParams params = {source_, {target_[0], target_[1]}, puller};
+    size_t device_idx = 0;
+    group_.launch([&](const DeviceContext& context, cudaStream_t stream) {
+      const int32_t rank = group_.ranks_on(device_idx++).front();
+      MF_CUDA(cudaEventRecord(begin_[rank], stream));
+      launch(context, params, stream);
+      MF_CUDA(cudaEventRecord(end_[rank], stream));
+    });
+    group_.synchronize();
+    double slowest_ms = 0;
+    for (size_t i = 0; i < group_.num_devices(); ++i) {
+      const int32_t rank = group_.ranks_on(i).front();
+      const CurrentDevice current(group_.device(i));
+      float ms = 0;
+      MF_CUDA(cudaEventElapsedTime(&ms, begin_[rank], end_[rank]));
+      // The rank that only serves waits for the other: its time says nothing more.
+      if (puller < 0 || puller == rank) slowest_ms = std::max(slowest_ms, double{ms});
     }
-    return true;
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      if (puller < 0 || puller == rank) check(rank);
+    }
+    return slowest_ms;
   }
 
-  Layout layout;
-  Field<std::byte> source;
-  LocalGroup group;
-  std::byte* target[2] = {};
-  cudaEvent_t begin[2] = {}, end[2] = {};
+ private:
+  static uint64_t* words_of(std::byte* bytes) { return reinterpret_cast<uint64_t*>(bytes); }
+  // So that a pull which leaves bytes out does not find those of the one before.
+  void poison() {
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      const CurrentDevice current(device_of_[rank]);
+      MF_CUDA(cudaMemset(target_[rank], 0xcd, kSourceBytes));
+      MF_CUDA(cudaDeviceSynchronize());
+    }
+  }
+  void check(int32_t rank) {
+    const CurrentDevice current(device_of_[rank]);
+    *num_wrong_ = 0;
+    check_kernel<<<1024, 256>>>(words_of(target_[rank]), 1 - rank, num_wrong_);
+    MF_CUDA(cudaGetLastError());
+    MF_CUDA(cudaDeviceSynchronize());
+    MF_CHECK(*num_wrong_ == 0, "rank ", rank, ": ", *num_wrong_, " of ", kSourceWords,
+             " words are not its peer's");
+  }
+
+  Layout layout_;
+  Field<std::byte> source_;
+  LocalGroup group_;
+  std::vector<int32_t> device_of_;
+  std::byte* target_[2] = {};
+  cudaEvent_t begin_[2] = {}, end_[2] = {};
+  uint32_t* num_wrong_ = nullptr;
+};
+
+// What is measured: a figure over its case, on ranks of these devices.
+struct PullCase {
+  std::string figure;
+  std::vector<int32_t> device_of;
+  int32_t puller = -1;  // as PullParams
+
+  std::string key() const {
+    const std::string direction = puller < 0 ? "both" : "one";
+    const std::string ranks = device_of[0] == device_of[1] ? "virtual" : "real";
+    return "op=copy,P=2,dir=" + direction + ",ranks=" + ranks;
+  }
 };
 
 template <uint32_t kChunkBytes, uint32_t kChunks>
-void measure_pull(const GpuOptions& options, const std::string& figure, LaunchShape shape,
-                  int32_t puller) {
+void measure_pull(const GpuOptions& options, const PullCase& one, LaunchShape shape) {
   using Ring = PullRing<kChunkBytes, kChunks>;
-  PullRig rig;
+  PullRig rig(one.device_of);
   shape.shared_bytes = sizeof(Ring) * (shape.num_threads / 32);
-  const std::string direction = puller < 0 ? "both" : "one";
-  GpuResult result = {figure, "GB/s", "op=copy,P=2,dir=" + direction + ",ranks=real", {}};
+  GpuResult result = {one.figure, "GB/s", one.key(), {}};
   for (int32_t sample = -3; sample < kPullSamples; ++sample) {
-    rig.group.launch([&](const DeviceContext& context, cudaStream_t stream) {
-      int device = 0;
-      MF_CUDA(cudaGetDevice(&device));
-      MF_CUDA(cudaEventRecord(rig.begin[device], stream));
-      launch_ranks(pull_kernel<kChunkBytes, kChunks>, shape, stream, context,
-                   PullParams{rig.source, rig.target[device], puller});
-      MF_CUDA(cudaEventRecord(rig.end[device], stream));
-    });
-    rig.group.synchronize();
-    double slowest_ms = 0;
-    for (int32_t device = 0; device < 2; ++device) {
-      const CurrentDevice current(device);
-      float ms = 0;
-      MF_CUDA(cudaEventElapsedTime(&ms, rig.begin[device], rig.end[device]));
-      // The rank that only serves waits for the other: its time says nothing more.
-      if (puller < 0 || puller == device) slowest_ms = std::max(slowest_ms, double{ms});
-    }
-    if (sample >= 0) result.samples.push_back(kSourceBytes / slowest_ms / 1e6);
-  }
-  for (int32_t device = 0; device < 2; ++device) {
-    const bool pulls = puller < 0 || puller == device;
-    MF_CHECK(!pulls || rig.is_right(device), figure, ": device ", device, " holds other bytes");
+    const double ms = rig.pull(
+        one.puller, [&](const DeviceContext& context, const PullParams& params, cudaStream_t to) {
+          launch_ranks(pull_kernel<kChunkBytes, kChunks>, shape, to, context, params);
+        });
+    if (sample >= 0) result.samples.push_back(kSourceBytes / ms / 1e6);
   }
   report(options, result);
+}
+
+// A few warps beside the math on every SM, and a few SMs that do nothing else.
+void measure_pulls(const GpuOptions& options, const std::vector<int32_t>& device_of,
+                   int32_t puller) {
+  measure_pull<4096, 4>(options, {"bulk_pull_gbps", device_of, puller},
+                        {.ctas_per_rank = 132, .num_threads = 128});
+  measure_pull<8192, 3>(options, {"bulk_pull_16_ctas_gbps", device_of, puller},
+                        {.ctas_per_rank = 16, .num_threads = 256});
 }
 
 void run(const GpuOptions& options) {
@@ -177,6 +249,7 @@ void run(const GpuOptions& options) {
   MF_CUDA(cudaGetDeviceCount(&count));
   measure_entry(options, {0, 0}, 0, "op=head,P=2,ranks=virtual");
   if (count < 2) {
+    measure_pulls(options, {0, 0}, 0);
     std::printf("one GPU: entry and pulls over the link were not run\n");
     return;
   }
@@ -184,13 +257,7 @@ void run(const GpuOptions& options) {
   measure_entry(options, {0, 1}, 128, "op=head,E=128,P=2,ranks=real");
   measure_entry(options, {0, 1}, 256, "op=head,E=256,P=2,ranks=real");
   measure_entry(options, {0, 0, 0, 0, 1, 1, 1, 1}, 256, "op=head,E=256,P=8,ranks=virtual");
-  for (const int32_t puller : {0, -1}) {
-    // A few warps beside the math on every SM, and a few SMs that do nothing else.
-    measure_pull<4096, 4>(options, "bulk_pull_gbps", {.ctas_per_rank = 132, .num_threads = 128},
-                          puller);
-    measure_pull<8192, 3>(options, "bulk_pull_16_ctas_gbps",
-                          {.ctas_per_rank = 16, .num_threads = 256}, puller);
-  }
+  for (const int32_t puller : {0, -1}) measure_pulls(options, {0, 1}, puller);
 }
 
 }  // namespace
