@@ -90,12 +90,12 @@ void one_never_comes_to_a_communicator(const NcclWorker& worker) {
 
 // A group of one rank has nobody to wait for, and makes all the same calls.
 void one_rank_alone(const NcclWorker& worker) {
+  const gpu::DeviceArray<std::byte> plain(1 << 20);
+  const auto virtual_memory = allocate_shared(0, 1 << 20);
   NcclConfig config = worker.config();
   config.num_ranks = 1;
   NcclToy toy(config);
   toy.run_sound(20);
-  const gpu::DeviceArray<std::byte> plain(1 << 20);
-  const auto virtual_memory = allocate_shared(0, 1 << 20);
   for (std::byte* const memory : {plain.data(), virtual_memory.get()}) {
     for (int round = 0; round < 2; ++round) {
       EXPECT_EQ(toy.group.map_allocation(memory, 1 << 20), std::vector<std::byte*>{memory});
@@ -189,9 +189,9 @@ void one_is_killed(const NcclWorker& worker) {
 // Weights that were there before the group, from cudaMalloc and from virtual memory calls.
 void maps_allocations(const NcclWorker& worker) {
   constexpr size_t kBytes = size_t{5} << 20;
-  NcclToy toy(worker.config());
   const gpu::DeviceArray<std::byte> plain(kBytes, worker.rank);
   const auto virtual_memory = allocate_shared(worker.rank, kBytes);
+  auto toy = std::make_unique<NcclToy>(worker.config());
   const auto pattern = [](int32_t rank, int which) {
     std::vector<uint64_t> words(kBytes / sizeof(uint64_t));
     for (size_t i = 0; i < words.size(); ++i) words[i] = mix64(i * 4 + rank * 2 + which + 1);
@@ -205,8 +205,8 @@ void maps_allocations(const NcclWorker& worker) {
     MF_CUDA(cudaDeviceSynchronize());
     // Two pointers into one allocation; the second time nothing is mapped.
     const size_t offset = 4096 * (1 + worker.rank);
-    const std::vector<std::byte*> whole = toy.group.map_allocation(own[which], kBytes);
-    const std::vector<std::byte*> part = toy.group.map_allocation(own[which] + offset, 4096);
+    const std::vector<std::byte*> whole = toy->group.map_allocation(own[which], kBytes);
+    const std::vector<std::byte*> part = toy->group.map_allocation(own[which] + offset, 4096);
     ASSERT_EQ(whole.size(), 2u);
     EXPECT_EQ(whole[worker.rank], own[which]);
     const int32_t peer = 1 - worker.rank;
@@ -215,21 +215,35 @@ void maps_allocations(const NcclWorker& worker) {
     MF_CUDA(cudaMemcpy(seen.data(), whole[peer], kBytes, cudaMemcpyDeviceToHost));
     EXPECT_EQ(seen, pattern(peer, which)) << (which == 0 ? "cudaMalloc" : "virtual memory");
   }
-  EXPECT_EQ(toy.group.map_allocation(worker.rank == 0 ? nullptr : own[0], 8)[0], nullptr);
-  // All or none: what one rank cannot share is mapped on no rank, and all throw the same.
-  int on_host = 0;
+  EXPECT_EQ(toy->group.map_allocation(worker.rank == 0 ? nullptr : own[0], 8)[0], nullptr);
+  toy->run_sound(5);
+  toy.reset();
+  worker.meet("ended");  // mapped memory is freed after that
+}
+
+// What one rank cannot share is mapped on no rank, and all throw the same.
+void maps_all_or_nothing(const NcclWorker& worker) {
+  constexpr size_t kBytes = size_t{5} << 20;
+  std::vector<gpu::DeviceArray<std::byte>> fresh;
+  for (int i = 0; i < 2; ++i) fresh.emplace_back(kBytes, worker.rank);
   const CannotExport no_export(worker.rank);
-  for (void* const bad : {static_cast<void*>(&on_host), no_export.memory()}) {
-    const gpu::DeviceArray<std::byte> fresh(kBytes, worker.rank);
-    void* const mine = worker.rank == 1 ? bad : fresh.data();
-    const std::string text = error_of([&] { toy.group.map_allocation(mine, 4); }).second;
+  auto toy = std::make_unique<NcclToy>(worker.config());
+  int on_host = 0;
+  void* const bad[] = {&on_host, no_export.memory()};
+  for (int i = 0; i < 2; ++i) {
+    void* const mine = worker.rank == 1 ? bad[i] : fresh[i].data();
+    const std::string text = error_of([&] { toy->group.map_allocation(mine, 4); }).second;
     EXPECT_EQ(text.find("map_allocation: rank 1: "), 0u) << text;
-    const std::vector<std::byte*> now = toy.group.map_allocation(fresh.data(), kBytes);
-    EXPECT_NE(now[1 - worker.rank], nullptr);
-    worker.meet("fresh" + std::to_string(bad == &on_host));  // before either frees it
+    EXPECT_EQ(text, worker.told_by_peer("text" + std::to_string(i), text));
+    // The rank that could have shared is not half mapped.
+    const std::vector<std::byte*> now = toy->group.map_allocation(fresh[i].data(), kBytes);
+    uint64_t seen = 0;
+    MF_CUDA(cudaMemcpy(&seen, now[1 - worker.rank], sizeof(seen), cudaMemcpyDeviceToHost));
+    EXPECT_EQ(seen, 0xcdcdcdcdcdcdcdcdu);
   }
-  toy.run_sound(5);
-  worker.meet("read");  // before either lets go
+  toy->run_sound(5);
+  toy.reset();
+  worker.meet("ended");  // mapped memory is freed after that
 }
 
 // Launches that fill the device beside an all-reduce of NCCL's on a second stream. In one order on
@@ -307,6 +321,7 @@ const std::map<std::string, Case>& cases() {
       {"OneIsKilled", {one_is_killed}},
       {"OneRankAlone", {one_rank_alone, 1}},
       {"MapsAllocations", {maps_allocations}},
+      {"MapsAllOrNothing", {maps_all_or_nothing}},
       {"SharesTheDeviceWithNccl", {shares_the_device_with_nccl}},
   };
   return all;

@@ -49,6 +49,14 @@ struct NcclWorker {
     std::ofstream(folder / (name + std::to_string(rank)));
     await(folder / (name + std::to_string(1 - rank)));
   }
+  // What the other rank has to say under this name; `mine` is what it is told.
+  std::string told_by_peer(const std::string& name, const std::string& mine) const {
+    std::ofstream(folder / (name + ".of" + std::to_string(rank))) << mine;
+    meet(name);
+    std::string theirs;
+    std::getline(std::ifstream(folder / (name + ".of" + std::to_string(1 - rank))), theirs);
+    return theirs;
+  }
   NcclConfig config(int index = 0) const {
     return {.rank = rank,
             .num_ranks = kRanks,
