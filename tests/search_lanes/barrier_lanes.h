@@ -15,10 +15,11 @@
 
 namespace megaflux {
 
-template <int32_t kLanes, int32_t kRanksPerLane>
+template <int32_t kLanes, int32_t kRanksPerLane, bool kPlain = false>
 struct BarrierLanes : Keys<int32_t, 10> {
   static constexpr int32_t kCount = kLanes;
   static constexpr bool kIsUniform = false;
+  static constexpr bool kIsPlain = kPlain;
   static constexpr int32_t kMaxRanks = kLanes * kRanksPerLane;
 
   static int32_t first() { return lane; }
@@ -46,6 +47,23 @@ struct BarrierLanes : Keys<int32_t, 10> {
       for (int32_t i = 0; i < kRanksPerLane; ++i) {
         if (rank_of(i) == rank) set_own(i, own_[i] + amount);
       }
+    }
+    void add_own(int32_t rank, int32_t amount) {
+      for (int32_t i = 0; i < kRanksPerLane; ++i) own_[i] += rank_of(i) == rank ? amount : 0;
+    }
+    void replace_own(int32_t rank, int32_t value) {
+      for (int32_t i = 0; i < kRanksPerLane; ++i) own_[i] = rank_of(i) == rank ? value : own_[i];
+    }
+    void publish() {
+      for (int32_t i = 0; i < kRanksPerLane; ++i) memory_[rank_of(i)] = own_[i];
+    }
+
+    int32_t told(int32_t rank) const {
+      int32_t value = 0;
+      for (int32_t i = 0; i < kRanksPerLane; ++i) {
+        if (rank_of(i) == rank) value = own_[i];
+      }
+      return static_cast<int32_t>(sum(value));
     }
 
    private:

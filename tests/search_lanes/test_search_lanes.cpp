@@ -24,6 +24,7 @@ bool operator==(const SearchReplica& a, const SearchReplica& b) {
 namespace {
 
 using Lanes = BarrierLanes<2, 6>;  // two threads: more would wait for cores
+using PlainLanes = BarrierLanes<2, 6, true>;
 
 // What the lanes of a search share.
 struct LaneMemory {
@@ -47,23 +48,30 @@ struct LaneMemory {
   std::vector<SearchReplica> replicas;
 };
 
-// The replicas that `search(state)` leaves, found by one lane and by several.
+// The replicas that `search(state)` leaves, found by several lanes.
+template <class SomeLanes, typename Search>
+std::vector<SearchReplica> search_by_lanes(const DomainProblem& problem, Search search) {
+  LaneMemory memory(problem);
+  int32_t num_replicas = -1;
+  SomeLanes::run([&] {
+    SearchView<SomeLanes> state(SomeLanes{}, problem.view(), memory.view());
+    state.reset();
+    search(state);
+    if (SomeLanes::is_writer()) num_replicas = state.num_replicas();
+  });
+  memory.replicas.resize(static_cast<size_t>(num_replicas));
+  return memory.replicas;
+}
+
 template <typename Search>
 void expect_equal_searches(const DomainProblem& problem, Search search) {
   SearchState single;
   single.attach(problem);
   search(single);
-  LaneMemory memory(problem);
-  int32_t num_replicas = -1;
-  Lanes::run([&] {
-    SearchView<Lanes> state(Lanes{}, problem.view(), memory.view());
-    state.reset();
-    search(state);
-    if (Lanes::is_writer()) num_replicas = state.num_replicas();
-  });
-  memory.replicas.resize(static_cast<size_t>(num_replicas));
-  EXPECT_EQ(std::vector<SearchReplica>(single.replicas().begin(), single.replicas().end()),
-            memory.replicas);
+  const std::vector<SearchReplica> found(single.replicas().begin(), single.replicas().end());
+  EXPECT_EQ(found, search_by_lanes<Lanes>(problem, search));
+  if (problem.has_resident || problem.has_least) return;
+  EXPECT_EQ(found, search_by_lanes<PlainLanes>(problem, search)) << "plain lanes";
 }
 
 PlanConfig any_config(Rng& rng) {
@@ -113,7 +121,7 @@ TEST(SearchLanes, any_number_of_lanes_finds_the_same_replicas) {
     const auto member = static_cast<int32_t>(rng.below(kNumMembers));
     expect_equal_searches(problem, [&](auto& state) {
       const MemberSearch search = member < kFirstSecond || round % 2 == 0
-                                      ? member_search(member, problem.tau)
+                                      ? member_search(member, problem.tau, round % 4 < 2)
                                       : second_search(member, problem.tau, 2 * problem.tau);
       if (search.target >= 0) run_member(search, state);
       shorten(state);

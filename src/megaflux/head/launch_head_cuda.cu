@@ -44,7 +44,7 @@ void launch_head(const DeviceContext& context, const DeviceHead& head,
   MF_CHECK(head.fields().report.count >= sizeof(DevicePlanReport),
            "report_bytes: ", head.fields().report.count, ", the planner's report has ",
            sizeof(DevicePlanReport));
-  with_planner_lanes(planner.params().lanes, [&]<class Lanes>() {
+  with_planner_lanes(planner.params(), params.resident != nullptr, [&]<class Lanes>() {
     using Searching = SearchingPlanner<Lanes>;
     launch_head_kernel(context, head.num_ctas(), params, Searching{planner.params()},
                        planner.params().shared_bytes, stream);

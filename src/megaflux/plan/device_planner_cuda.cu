@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "megaflux/base/check.h"
+#include "megaflux/base/hash.h"
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/plan/device_planner_cuda.h"
 #include "megaflux/plan/planner_device.cuh"
@@ -29,7 +30,7 @@ struct HostTables {
   std::vector<DeviceDomain> domains;
   std::vector<int32_t> owned, owner_place, first_owned, ranks;
   std::vector<int64_t> base, speed;
-  int32_t most_ranks = 0;
+  int32_t most_ranks = 0, most_owned = 0;
 };
 
 void append_domain(const PlanConfig& config, const DomainProblem& problem, HostTables& tables) {
@@ -39,13 +40,15 @@ void append_domain(const PlanConfig& config, const DomainProblem& problem, HostT
   domain.first_expert = static_cast<int32_t>(tables.owned.size());
   domain.is_uniform = problem.is_uniform ? 1 : 0;
   for (int32_t r = 0; r < problem.num_ranks; ++r) {
-    tables.first_owned.push_back(domain.num_experts);
+    const int32_t first = domain.num_experts;
+    tables.first_owned.push_back(first);
     for (int32_t e = 0; e < config.dims.num_experts; ++e) {
       if (config.owner_of[e] != problem.ranks[r]) continue;
       tables.owner_place[e] = domain.first_rank + r;
       tables.owned.push_back(e);
       ++domain.num_experts;
     }
+    tables.most_owned = std::max(tables.most_owned, domain.num_experts - first);
   }
   tables.first_owned.push_back(domain.num_experts);
   tables.ranks.insert(tables.ranks.end(), problem.ranks.begin(), problem.ranks.end());
@@ -164,6 +167,12 @@ DevicePlannerParams make_params(const PlanConfig& config, const HostTables& tabl
   if (config.cost) params.cost = *config.cost;
   params.num_domains = static_cast<int32_t>(tables.domains.size());
   params.num_places = static_cast<int32_t>(tables.ranks.size());
+  params.most_owned = tables.most_owned;
+  const int32_t dims[kNumDimWords] = {params.dims.num_experts, params.dims.num_ranks,
+                                      params.dims.replica_slots, params.dims.block_rows};
+  for (int32_t i = 0; i < kNumDimWords; ++i) {
+    params.dims_hash += hash_word(static_cast<uint32_t>(dims[i]), static_cast<uint64_t>(i));
+  }
   params.rank_words = ceil_div(most_ranks(params.lanes), 64);
   return params;
 }
@@ -218,17 +227,19 @@ DevicePlanner::DevicePlanner(PlanConfig config, int32_t device, int64_t max_rows
   int limit = 0;
   MF_CUDA(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   tables_ = upload_tables(config_, tables, device, params_);
-  with_planner_lanes(params_.lanes, [&]<class Lanes>() {
-    fit_shared_memory(static_cast<size_t>(limit) - kCallerBytes, kPlannerThreads<Lanes>, params_);
-    MF_CUDA(cudaFuncSetAttribute(plan_kernel<Lanes>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 limit));
-  });
+  for (const bool has_residents : {false, true}) {
+    with_planner_lanes(params_, has_residents, [&]<class Lanes>() {
+      fit_shared_memory(static_cast<size_t>(limit) - kCallerBytes, kPlannerThreads<Lanes>, params_);
+      MF_CUDA(cudaFuncSetAttribute(plan_kernel<Lanes>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   limit));
+    });
+  }
 }
 
 void DevicePlanner::launch(const int32_t* loads, const int32_t* resident, std::byte* plan,
                            DevicePlanReport* report, cudaStream_t stream) const {
   const CurrentDevice current(device_);
-  with_planner_lanes(params_.lanes, [&]<class Lanes>() {
+  with_planner_lanes(params_, resident != nullptr, [&]<class Lanes>() {
     plan_kernel<Lanes><<<1, kPlannerThreads<Lanes>, params_.shared_bytes, stream>>>(
         params_, loads, resident, plan, report);
   });

@@ -22,7 +22,8 @@ struct DeviceDomain {
   int32_t is_uniform = 1;
 };
 
-// Which lanes search: the least that can hold the problem (search/warp_lanes_device.cuh).
+// Which lanes search: the least that can hold the problem (search/warp_lanes_device.cuh); narrow
+// ones are plain where steps and configuration allow it (with_planner_lanes).
 enum class PlannerLanes : uint8_t { kNarrow32, kNarrow64, kCost32, kCost64, kWide128 };
 
 // Ranks of a domain that they can hold.
@@ -30,6 +31,9 @@ MF_HOST_DEVICE constexpr int32_t most_ranks(PlannerLanes lanes) {
   if (lanes == PlannerLanes::kWide128) return kMaxDeviceRanks;
   return lanes == PlannerLanes::kNarrow32 || lanes == PlannerLanes::kCost32 ? 32 : 64;
 }
+
+// The words that a plan's hash begins with: E, P, s, block_rows.
+inline constexpr int32_t kNumDimWords = 4;
 
 struct DevicePlannerParams {
   PlanDims dims;      // block_rows as in the plan: 1 for quota
@@ -44,10 +48,12 @@ struct DevicePlannerParams {
   int32_t min_rows_per_replica = 1;
   int64_t min_forward_rows = 0;
   int64_t max_blocks = 0;  // more in a step are refused
+  uint64_t dims_hash = 0;  // what those words add to the hash of a plan
   CostModel cost;          // read if the objective is kCost
 
   int32_t num_domains = 1;
   int32_t num_places = 0;    // active ranks
+  int32_t most_owned = 0;    // experts of one rank
   int32_t rank_words = 1;    // 64-bit words of a set of a domain's ranks
   int32_t num_searches = 1;  // that fit in shared memory side by side
   uint32_t shared_bytes = 0;

@@ -14,15 +14,15 @@ namespace megaflux {
 struct StagedPlan {
   __device__ StagedPlan(const PlanDims& dims, std::byte* staged)
       : layout(dims),
+        slots(dims.replica_slots),
         bytes(staged),
-        owner_of(reinterpret_cast<int32_t*>(staged + layout.owner_of)),
         instance_begin(reinterpret_cast<int32_t*>(staged + layout.instance_begin)),
         instances(reinterpret_cast<Instance*>(staged + layout.instances)),
         slot_expert(reinterpret_cast<int32_t*>(staged + layout.slot_expert)),
         slot_resident(reinterpret_cast<uint8_t*>(staged + layout.slot_resident)) {}
   PlanLayout layout;
+  int32_t slots;  // of a rank
   std::byte* bytes;
-  int32_t* owner_of;
   int32_t* instance_begin;
   Instance* instances;  // 4-byte aligned only: instance_begin has E + 1 entries
   int32_t* slot_expert;
@@ -40,78 +40,86 @@ __device__ inline void write_instance(const Instance& from, Instance* to) {
   to->num_blocks = from.num_blocks;
 }
 
-// Zeros everywhere, -1 in the slots.
-__device__ inline void clear_staged(const DevicePlannerParams& params, StagedPlan& plan) {
+// Owners; zeros behind the instances and where residents are noted.
+__device__ inline void write_known(const PlannerMemory& memory, int32_t num_instances,
+                                   StagedPlan& plan) {
   auto* words = reinterpret_cast<uint32_t*>(plan.bytes);
+  const auto first_owner = static_cast<int32_t>(plan.layout.owner_of / 4);
+  const auto num_owners = static_cast<int32_t>(plan.layout.instance_begin / 4) - first_owner;
+  const auto tail = static_cast<int32_t>(plan.layout.instances / 4) + 4 * num_instances;
   const auto first_slot = static_cast<int32_t>(plan.layout.slot_expert / 4);
-  const auto last_slot = static_cast<int32_t>(plan.layout.slot_resident / 4);
+  const auto t = static_cast<int32_t>(threadIdx.x);
+  if (t == 0) plan.instance_begin[0] = 0;
   MF_UNROLL(1)
-  for (auto w = static_cast<int32_t>(threadIdx.x); w < words_of(plan.layout.total_bytes);
-       w += block_threads()) {
-    words[w] = w >= first_slot && w < last_slot ? 0xffffffffu : 0;
+  for (int32_t e = t; e < num_owners; e += block_threads()) {
+    words[first_owner + e] = static_cast<uint32_t>(memory.owner_of[e]);
+  }
+  MF_UNROLL(1)
+  for (int32_t w = tail + t; w < first_slot; w += block_threads()) words[w] = 0;
+  MF_UNROLL(1)
+  for (int32_t w = static_cast<int32_t>(plan.layout.slot_resident / 4) + t;
+       w < words_of(plan.layout.total_bytes); w += block_threads()) {
+    words[w] = 0;
   }
 }
 
-// Where a replica stands among the instances of its expert and the slots of its rank.
-struct DraftPlace {
-  int32_t order = 0;         // instances of the expert on lower ranks
-  int32_t first_block = 0;   // blocks of those
-  int32_t other_blocks = 0;  // of all replicas of the expert
-  int32_t blocks_below_owner = 0;
-  int32_t owner_order = 0;
-  int32_t lower_experts = 0;  // replicas of lower experts on its rank
-  bool is_first = true;       // of the replicas of its expert
-};
-
-__device__ inline DraftPlace place_draft(const DeviceDraft& draft, int32_t owner,
-                                         const DeviceDraft* drafts, int32_t num_drafts) {
-  DraftPlace place;
+// The owner's instance of expert e, and where the next expert's begin.
+__device__ inline void write_owner(int32_t e, int32_t num_drafts, PlannerMemory& memory,
+                                   StagedPlan& plan) {
+  const int32_t owner = memory.owner_of[e];
+  int32_t lower = 0, replicas = 0, blocks = 0;  // of lower experts; of e
+  int32_t below = 0, blocks_below = 0;          // of e, on lower ranks than the owner
 #pragma unroll 4
   for (int32_t j = 0; j < num_drafts; ++j) {
-    const DeviceDraft other = drafts[j];
-    const bool is_sibling = other.expert == draft.expert;
-    const bool is_below = is_sibling && other.rank < draft.rank;
-    const bool is_below_owner = is_sibling && other.rank < owner;
-    place.order += is_below;
-    place.is_first = place.is_first && !is_below;
-    place.first_block += is_below ? other.num_blocks : 0;
-    place.other_blocks += is_sibling ? other.num_blocks : 0;
-    place.owner_order += is_below_owner;
-    place.blocks_below_owner += is_below_owner ? other.num_blocks : 0;
-    place.lower_experts += other.rank == draft.rank && other.expert < draft.expert;
+    const DeviceDraft draft = memory.drafts()[j];
+    const bool is_own = draft.expert == e;
+    const bool is_below = is_own && draft.rank < owner;
+    lower += draft.expert < e;
+    replicas += is_own;
+    blocks += is_own ? draft.num_blocks : 0;
+    below += is_below;
+    blocks_below += is_below ? draft.num_blocks : 0;
   }
-  return place;
+  const int32_t left = memory.blocks_of[e] - blocks;
+  plan.instance_begin[e + 1] = e + 1 + lower + replicas;
+  write_instance({owner, -1, blocks_below, left}, plan.instances + e + lower + below);
+  if (left > 0) atomicAdd(memory.rank_blocks + owner, left);
 }
 
-// instance_begin[e + 1] = end of e's instances. `extra` are replicas counted per expert.
-__device__ inline void scan_instances(int32_t num_experts, const int32_t* extra,
-                                      uint32_t* warp_sums, int32_t* instance_begin) {
-  const auto t = static_cast<int32_t>(threadIdx.x);
-  const int32_t lane = t % 32, warp = t / 32;
-  const int32_t num_warps = block_threads() / 32;
-  const int32_t chunks = ceil_div(num_experts, 32);
-  // Chunks of 32 experts: sums inside each first, then the sums of chunks in front.
-  MF_UNROLL(1)
-  for (int32_t chunk = warp; chunk < chunks; chunk += num_warps) {
-    const int32_t e = chunk * 32 + lane;
-    int32_t sum = e < num_experts ? 1 + extra[e] : 0;
-#pragma unroll
-    for (int32_t step = 1; step < 32; step *= 2) {
-      const int32_t before = __shfl_up_sync(kWholeWarp, sum, step);
-      if (lane >= step) sum += before;
-    }
-    if (e < num_experts) instance_begin[e + 1] = sum;
-    if (lane == 31) warp_sums[chunk] = static_cast<uint32_t>(sum);
+// A replica's instance. Without residents it takes the slot that the number of lower experts on its
+// rank says.
+__device__ inline void write_replica(const DeviceDraft& draft, int32_t num_drafts, bool has_held,
+                                     PlannerMemory& memory, StagedPlan& plan) {
+  int32_t lower = 0, order = 0, first_block = 0, others = 0, slot = 0;
+#pragma unroll 4
+  for (int32_t j = 0; j < num_drafts; ++j) {
+    const DeviceDraft other = memory.drafts()[j];
+    const bool is_sibling = other.expert == draft.expert;
+    const bool is_below = is_sibling && other.rank < draft.rank;
+    lower += other.expert < draft.expert;
+    order += is_below;
+    first_block += is_below ? other.num_blocks : 0;
+    others += is_sibling ? other.num_blocks : 0;
+    slot += other.rank == draft.rank && other.expert < draft.expert;
   }
-  __syncthreads();
+  const bool is_after_owner = memory.owner_of[draft.expert] < draft.rank;
+  if (is_after_owner) first_block += memory.blocks_of[draft.expert] - others;
+  write_instance({draft.rank, has_held ? -1 : slot, first_block, draft.num_blocks},
+                 plan.instances + draft.expert + lower + order + is_after_owner);
+  atomicAdd(memory.rank_blocks + draft.rank, draft.num_blocks);
+  if (!has_held) plan.slot_expert[draft.rank * plan.slots + slot] = draft.expert;
+}
+
+// The slots of a rank that stay empty; all, as long as residents are not placed.
+__device__ inline void write_empty(int32_t rank, int32_t num_drafts, bool has_held,
+                                   PlannerMemory& memory, StagedPlan& plan) {
+  int32_t taken = 0;
+#pragma unroll 4
+  for (int32_t j = 0; j < num_drafts; ++j) taken += memory.drafts()[j].rank == rank;
   MF_UNROLL(1)
-  for (int32_t chunk = warp; chunk < chunks; chunk += num_warps) {
-    const int32_t before =
-        static_cast<int32_t>(__reduce_add_sync(kWholeWarp, lane < chunk ? warp_sums[lane] : 0u));
-    const int32_t e = chunk * 32 + lane;
-    if (e < num_experts) instance_begin[e + 1] += before;
+  for (int32_t slot = has_held ? 0 : taken; slot < plan.slots; ++slot) {
+    plan.slot_expert[rank * plan.slots + slot] = -1;
   }
-  __syncthreads();
 }
 
 // The slots of one rank where some hold an expert already: residents keep theirs, the others take
@@ -164,7 +172,7 @@ __device__ inline void place_in_slots(const DevicePlannerParams& params, int32_t
 __device__ inline uint64_t hash_and_copy(const StagedPlan& plan, uint32_t* warp_sums,
                                          std::byte* out) {
   constexpr int32_t kHeaderWords = sizeof(PlanHeader) / 4;
-  constexpr int32_t kDimWords = 4;  // E, P, s, block_rows come first
+  constexpr int32_t kDimWords = kNumDimWords;
   const auto* words = reinterpret_cast<const uint32_t*>(plan.bytes);
   const auto whole_words = static_cast<int32_t>(plan.layout.total_bytes / 4);
   uint64_t sum = 0;
@@ -194,43 +202,24 @@ __device__ inline uint64_t hash_and_copy(const StagedPlan& plan, uint32_t* warp_
       has_sum ? static_cast<uint64_t>(warp_sums[2 * lane]) << 32 | warp_sums[2 * lane + 1] : 0);
 }
 
-// Instances, in the order of experts and ranks, and slots where none holds anything yet.
+// Every word of the plan, each by one thread: nobody waits for anybody. Experts are dealt out from
+// the first thread on, replicas from the middle, ranks from the end.
 __device__ inline void place_instances(const DevicePlannerParams& params, int32_t num_drafts,
                                        bool has_held, PlannerMemory& memory, StagedPlan& plan) {
   const auto t = static_cast<int32_t>(threadIdx.x);
-  const int32_t num_experts = params.dims.num_experts, s = params.dims.replica_slots;
-  int32_t* const extra = memory.rows;  // no longer needed
+  const int32_t threads = block_threads(), middle = threads / 2;
+  write_known(memory, params.dims.num_experts + num_drafts, plan);
   MF_UNROLL(1)
-  for (int32_t i = t; i < num_drafts; i += block_threads()) {
-    atomicAdd(extra + memory.drafts()[i].expert, 1);
-  }
-  __syncthreads();
-  scan_instances(num_experts, extra, memory.warp_sums, plan.instance_begin);
-  MF_UNROLL(1)
-  for (int32_t e = t; e < num_experts; e += block_threads()) {
-    const int32_t owner = memory.owner_of[e];
-    if (extra[e] > 0) continue;
-    write_instance({owner, -1, 0, memory.blocks_of[e]}, plan.instances + plan.instance_begin[e]);
-    if (memory.blocks_of[e] > 0) atomicAdd(memory.rank_blocks + owner, memory.blocks_of[e]);
+  for (int32_t e = t; e < params.dims.num_experts; e += threads) {
+    write_owner(e, num_drafts, memory, plan);
   }
   MF_UNROLL(1)
-  for (int32_t i = t; i < num_drafts; i += block_threads()) {
-    const DeviceDraft draft = memory.drafts()[i];
-    const int32_t owner = memory.owner_of[draft.expert];
-    const DraftPlace place = place_draft(draft, owner, memory.drafts(), num_drafts);
-    const int32_t left = memory.blocks_of[draft.expert] - place.other_blocks;
-    const bool is_after_owner = owner < draft.rank;
-    Instance* const first = plan.instances + plan.instance_begin[draft.expert];
-    const int32_t slot = has_held ? -1 : place.lower_experts;
-    write_instance(
-        {draft.rank, slot, place.first_block + (is_after_owner ? left : 0), draft.num_blocks},
-        first + place.order + is_after_owner);
-    atomicAdd(memory.rank_blocks + draft.rank, draft.num_blocks);
-    if (!has_held) plan.slot_expert[draft.rank * s + slot] = draft.expert;
-    if (place.is_first) {
-      write_instance({owner, -1, place.blocks_below_owner, left}, first + place.owner_order);
-      atomicAdd(memory.rank_blocks + owner, left);
-    }
+  for (int32_t i = t < middle ? t + threads - middle : t - middle; i < num_drafts; i += threads) {
+    write_replica(memory.drafts()[i], num_drafts, has_held, memory, plan);
+  }
+  MF_UNROLL(1)
+  for (int32_t r = threads - 1 - t; r < params.dims.num_ranks; r += threads) {
+    write_empty(r, num_drafts, has_held, memory, plan);
   }
 }
 
@@ -266,22 +255,17 @@ __device__ inline void lay_out(const DevicePlannerParams& params, uint16_t flags
   StagedPlan plan(params.dims, memory.staged_plan(params));
   const auto t = static_cast<int32_t>(threadIdx.x);
   const int32_t num_drafts = memory.facts.num_drafts;
-  clear_staged(params, plan);
-  MF_UNROLL(1)
-  for (int32_t e = t; e < params.dims.num_experts; e += block_threads()) memory.rows[e] = 0;
-  __syncthreads();
-  MF_UNROLL(1)
-  for (int32_t e = t; e < params.dims.num_experts; e += block_threads()) {
-    plan.owner_of[e] = memory.owner_of[e];
-  }
   place_instances(params, num_drafts, resident != nullptr, memory, plan);
   __syncthreads();
   if (resident != nullptr && num_drafts > 0) place_held(params, resident, num_drafts, memory, plan);
+  if (t / 32 == block_threads() / 32 - 1) {
+    int32_t most = 0;
+    for (int32_t r = t % 32; r < params.dims.num_ranks; r += 32) {
+      most = max(most, memory.rank_blocks[r]);
+    }
+    memory.facts.max_blocks = __reduce_max_sync(kWholeWarp, most);
+  }
   const uint64_t sum = hash_and_copy(plan, memory.warp_sums, out);
-  if (t >= 32) return;
-  int32_t most = 0;
-  for (int32_t r = t; r < params.dims.num_ranks; r += 32) most = max(most, memory.rank_blocks[r]);
-  most = __reduce_max_sync(kWholeWarp, most);
   if (t != 0) return;
   PlanHeader header;
   header.flags = flags;
@@ -291,16 +275,12 @@ __device__ inline void lay_out(const DevicePlannerParams& params, uint16_t flags
   header.block_rows = params.dims.block_rows;
   header.num_instances = params.dims.num_experts + num_drafts;
   header.search_id = memory.facts.search_id;
-  header.max_blocks = most;
+  header.max_blocks = memory.facts.max_blocks;
   header.num_copies = num_drafts - memory.facts.num_kept;
   header.objective = memory.facts.objective;
-  const int32_t dims[4] = {header.num_experts, header.num_ranks, header.replica_slots,
-                           header.block_rows};
-  uint64_t total = sum;
-#pragma unroll
-  for (int32_t i = 0; i < 4; ++i) total += hash_word(static_cast<uint32_t>(dims[i]), i);
   header.hash =
-      mix64(total ^ static_cast<uint64_t>(4 + words_of(plan.layout.total_bytes - sizeof(header))));
+      mix64((sum + params.dims_hash) ^
+            static_cast<uint64_t>(4 + words_of(plan.layout.total_bytes - sizeof(header))));
   *reinterpret_cast<PlanHeader*>(out) = header;
 }
 

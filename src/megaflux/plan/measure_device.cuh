@@ -21,83 +21,128 @@ __device__ inline void clear_counts(const DevicePlannerParams& params, PlannerMe
   for (int32_t r = t; r < params.dims.num_ranks; r += block_threads()) memory.rank_blocks[r] = 0;
 }
 
-// An expert's entries of the tables of the configuration.
-struct ExpertTables {
-  int16_t owned = 0;
-  int16_t owner_of = 0;
-  int16_t owner_place = 0;
+// Entries of the tables of the configuration at one index: of an expert, a place, a domain.
+struct TableEntries {
+  int32_t owned = 0;
+  int32_t owner_of = 0;
+  int32_t owner_place = 0;
+  int32_t first_owned = 0;
+  int32_t rank = 0;
+  DeviceDomain domain;
 };
 
-__device__ inline ExpertTables load_tables(const DevicePlannerParams& params, int32_t e) {
-  if (e >= params.dims.num_experts) return {};
-  return {static_cast<int16_t>(params.owned[e]), static_cast<int16_t>(params.owner_of[e]),
-          static_cast<int16_t>(params.owner_place[e])};
+__device__ inline TableEntries load_entries(const DevicePlannerParams& params, int32_t i) {
+  TableEntries entries;
+  if (i < params.dims.num_experts) {
+    entries.owned = params.owned[i];
+    entries.owner_of = params.owner_of[i];
+    entries.owner_place = params.owner_place[i];
+  }
+  if (i < params.num_places + params.num_domains) entries.first_owned = params.first_owned[i];
+  if (i < params.num_places) entries.rank = params.ranks[i];
+  if (i < params.num_domains) entries.domain = params.domains[i];
+  return entries;
 }
 
-// Brings the tables near. `first` are those of the thread's first expert, loaded before.
-__device__ inline void copy_tables(const DevicePlannerParams& params, const ExpertTables& first,
+// Brings the tables near. `first` are the entries of the thread's own index, loaded before.
+__device__ inline void copy_tables(const DevicePlannerParams& params, const TableEntries& first,
                                    PlannerMemory& memory) {
+  const int32_t end = max(params.dims.num_experts, params.num_places + params.num_domains);
+  MF_UNROLL(1)
+  for (auto i = static_cast<int32_t>(threadIdx.x); i < end; i += block_threads()) {
+    const TableEntries entries =
+        i == static_cast<int32_t>(threadIdx.x) ? first : load_entries(params, i);
+    if (i < params.dims.num_experts) {
+      memory.owned[i] = static_cast<int16_t>(entries.owned);
+      memory.owner_of[i] = static_cast<int16_t>(entries.owner_of);
+      memory.owner_place[i] = static_cast<int16_t>(entries.owner_place);
+    }
+    if (i < params.num_places + params.num_domains) memory.first_owned[i] = entries.first_owned;
+    if (i < params.num_places) memory.ranks[i] = static_cast<int16_t>(entries.rank);
+    if (i < params.num_domains) memory.domains[i] = entries.domain;
+  }
+}
+
+// Rows of expert e from every `step`-th source from `first` on, kInFlight loads on their way
+// together; below 0 if one of them is.
+template <int32_t kInFlight>
+__device__ int64_t load_rows(const int32_t* loads, const PlanDims& dims, int32_t e, int32_t first,
+                             int32_t step) {
+  int64_t sum = 0;
+  int32_t signs = 0;
+  const int32_t* from = loads + static_cast<int64_t>(first) * dims.num_experts + e;
+  const int64_t stride = static_cast<int64_t>(step) * dims.num_experts;
+  MF_UNROLL(1)
+  for (int32_t p = first; p < dims.num_ranks; p += kInFlight * step) {
+    int32_t rows[kInFlight];
+#pragma unroll
+    for (int32_t k = 0; k < kInFlight; ++k) {
+      rows[k] = p + k * step < dims.num_ranks ? __ldcg(from) : 0;
+      from += stride;
+    }
+#pragma unroll
+    for (int32_t k = 0; k < kInFlight; ++k) {
+      signs |= rows[k];
+      sum += rows[k];
+    }
+  }
+  return signs < 0 ? -1 : sum;
+}
+
+// Which rows a thread sums: threads are dealt out over experts first and then over sources.
+struct RowShare {
+  int32_t expert = 0;   // the first; -1 = none
+  int32_t next = 0;     // experts on
+  int32_t source = 0;   // the first
+  int32_t sources = 1;  // sources on
+};
+
+__device__ inline RowShare share_rows(const PlanDims& dims) {
   const auto t = static_cast<int32_t>(threadIdx.x);
-  MF_UNROLL(1)
-  for (int32_t q = t; q < params.num_places + params.num_domains; q += block_threads()) {
-    memory.first_owned[q] = params.first_owned[q];
-    if (q < params.num_places) memory.ranks[q] = static_cast<int16_t>(params.ranks[q]);
-    if (q < params.num_domains) memory.domains[q] = params.domains[q];
-  }
-  MF_UNROLL(1)
-  for (int32_t e = t; e < params.dims.num_experts; e += block_threads()) {
-    const ExpertTables tables = e == t ? first : load_tables(params, e);
-    memory.owned[e] = tables.owned;
-    memory.owner_of[e] = tables.owner_of;
-    memory.owner_place[e] = tables.owner_place;
-  }
+  const int32_t width = round_up(dims.num_experts, 32);
+  const int32_t groups = block_threads() / width;
+  if (groups <= 1) return {t, block_threads(), 0, 1};
+  const int32_t group = t / width, e = t - group * width;
+  return {group < groups && e < dims.num_experts ? e : dims.num_experts, width, group, groups};
 }
 
-// Adds the rows that `rows` says are on top of expert e; true if they pass 31 bits.
-__device__ inline bool add_rows(int64_t rows, int32_t e, PlannerMemory& memory) {
-  constexpr uint32_t kMost = 0x7fffffffu;
-  if (rows > kMost) return true;
-  const auto add = static_cast<uint32_t>(rows);
-  return atomicAdd(reinterpret_cast<uint32_t*>(memory.rows) + e, add) + add > kMost;
+__device__ inline int64_t load_rows(const int32_t* loads, const PlanDims& dims,
+                                    const RowShare& share, int32_t e) {
+  if (dims.num_ranks <= 4 * share.sources) {
+    return load_rows<4>(loads, dims, e, share.source, share.sources);
+  }
+  return load_rows<16>(loads, dims, e, share.source, share.sources);
 }
 
-// Sums the rows of all sources. Threads are dealt out over experts first and then over sources, so
-// that all loads of a thread are on their way together. `loads` may have been written by other
+// Adds them up over the sources. `first` are the rows of the thread's first expert, loaded before.
+// Rows that are negative, or pass 31 bits, are an error. `loads` may have been written by other
 // ranks in this launch, so it is never read through the read-only path.
 __device__ inline void sum_rows(const DevicePlannerParams& params, const int32_t* loads,
-                                PlannerMemory& memory) {
-  const int32_t num_experts = params.dims.num_experts;
-  const int32_t width = round_up(num_experts, 32);
-  const int32_t groups = max(1, block_threads() / width);
-  const auto t = static_cast<int32_t>(threadIdx.x);
-  const int32_t group = groups == 1 ? 0 : t / width;
-  const int32_t step = groups == 1 ? block_threads() : width;
-  if (group >= groups) return;
-  for (int32_t e = groups == 1 ? t : t % width; e < num_experts; e += step) {
-    int64_t sum = 0;
-    bool is_wrong = false;
-#pragma unroll 8
-    for (int32_t p = group; p < params.dims.num_ranks; p += groups) {
-      const int32_t rows = __ldcg(loads + static_cast<int64_t>(p) * num_experts + e);
-      is_wrong |= rows < 0;
-      sum += rows;
-    }
-    if (is_wrong || add_rows(sum, e, memory)) memory.facts.error = 1;
+                                const RowShare& share, int64_t first, PlannerMemory& memory) {
+  constexpr uint32_t kMost = 0x7fffffffu;
+  MF_UNROLL(1)
+  for (int32_t e = share.expert; e < params.dims.num_experts; e += share.next) {
+    if (e != share.expert) first = load_rows(loads, params.dims, share, e);
+    const bool is_wrong = first < 0 || first > kMost;
+    const auto add = static_cast<uint32_t>(is_wrong ? 0 : first);
+    const uint32_t before = atomicAdd(reinterpret_cast<uint32_t*>(memory.rows) + e, add);
+    if (is_wrong || before + add > kMost) memory.facts.error = 1;
   }
 }
 
-// Blocks of every expert, loads of fixed placement, sums of the step, orphans.
+// Blocks of every expert, loads of fixed placement, sums of the step, orphans. By place.
 __device__ inline void count_blocks(const DevicePlannerParams& params, PlannerMemory& memory) {
   const int32_t num_experts = params.dims.num_experts;
   MF_UNROLL(1)
-  for (int32_t e = static_cast<int32_t>(threadIdx.x); e < round_up(num_experts, 32);
-       e += block_threads()) {
-    const bool exists = e < num_experts;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < round_up(num_experts, 32);
+       i += block_threads()) {
+    const bool exists = i < num_experts;
+    const int32_t e = memory.owned[exists ? i : 0];
     const auto rows = static_cast<uint32_t>(exists ? memory.rows[e] : 0);
     const auto blocks =
         static_cast<int32_t>(ceil_div(rows, static_cast<uint32_t>(params.dims.block_rows)));
     const int32_t place = exists ? memory.owner_place[e] : -1;
-    if (exists) memory.blocks_of[e] = blocks;
+    if (exists) memory.blocks_of[e] = memory.blocks_at[i] = blocks;
     if (place >= 0) atomicAdd(memory.fixed_load + place, blocks);
     const uint32_t high = __reduce_add_sync(kWholeWarp, rows >> 16);
     const uint32_t low = __reduce_add_sync(kWholeWarp, rows & 0xffff);
@@ -120,7 +165,7 @@ __device__ inline int64_t total_rows(PlannerMemory& memory) {
 __device__ inline void sort_experts(const DevicePlannerParams& params, int32_t d,
                                     PlannerMemory& memory) {
   const DeviceDomain domain = memory.domains[d];
-  const int16_t* const owned = memory.owned + domain.first_expert;
+  const int32_t* const blocks_at = memory.blocks_at + domain.first_expert;
   const int32_t* const first_owned = memory.first_owned + domain.first_rank + d;
   const auto t = static_cast<int32_t>(threadIdx.x);
   MF_UNROLL(1)
@@ -130,16 +175,13 @@ __device__ inline void sort_experts(const DevicePlannerParams& params, int32_t d
   }
   MF_UNROLL(1)
   for (int32_t i = t; i < domain.num_experts; i += block_threads()) {
-    const int32_t e = owned[i];
+    const int32_t e = memory.owned[domain.first_expert + i];
     const int32_t owner = memory.owner_place[e] - domain.first_rank;
-    const int32_t blocks = memory.blocks_of[e];
+    const int32_t blocks = blocks_at[i];
     const int32_t first = first_owned[owner], end = first_owned[owner + 1];
     int32_t sorted = first;
 #pragma unroll 8
-    for (int32_t j = first; j < end; ++j) {
-      const int32_t other = memory.blocks_of[owned[j]];
-      sorted += other > blocks || (other == blocks && j < i);
-    }
+    for (int32_t j = first; j < end; ++j) sorted += blocks_at[j] + (j < i ? 1 : 0) > blocks;
     memory.place_of[e] = static_cast<int16_t>(sorted);
     memory.ids[sorted] = static_cast<int16_t>(e);
     memory.blocks[sorted] = blocks;
@@ -190,11 +232,12 @@ __device__ ProblemView view_domain(const DevicePlannerParams& params, int32_t d,
   ProblemView view;
   view.num_ranks = domain.num_ranks;
   view.num_experts = domain.num_experts;
+  view.most_owned = params.most_owned;
   view.replica_slots = params.dims.replica_slots;
   view.lambda_blocks = params.lambda_blocks;
   view.is_uniform = Lanes::kIsUniform || domain.is_uniform != 0;
-  view.has_resident = memory.facts.has_resident != 0;
-  view.has_least = params.has_least;
+  view.has_resident = !Lanes::kIsPlain && memory.facts.has_resident != 0;
+  view.has_least = !Lanes::kIsPlain && params.has_least;
   view.rank_words = Lanes::kMaxRanks <= 64 ? 1 : params.rank_words;
   view.base = params.base + domain.first_rank;
   view.speed = params.speed + domain.first_rank;

@@ -11,11 +11,13 @@
 
 namespace megaflux {
 
-using NarrowLanes32 = WarpLanes<1, int32_t, true, false>;
-using NarrowLanes64 = WarpLanes<2, int32_t, true, false>;
-using CostLanes32 = WarpLanes<1, int32_t, true, true>;
-using CostLanes64 = WarpLanes<2, int32_t, true, true>;
-using WideLanes128 = WarpLanes<4, int64_t, false, true>;
+using PlainLanes32 = WarpLanes<1, int32_t, true, false, true>;
+using PlainLanes64 = WarpLanes<2, int32_t, true, false, true>;
+using NarrowLanes32 = WarpLanes<1, int32_t, true, false, false>;
+using NarrowLanes64 = WarpLanes<2, int32_t, true, false, false>;
+using CostLanes32 = WarpLanes<1, int32_t, true, true, false>;
+using CostLanes64 = WarpLanes<2, int32_t, true, true, false>;
+using WideLanes128 = WarpLanes<4, int64_t, false, true, false>;
 
 // Threads of the block that plans, whoever launches it: a warp for each of the 18 searches of a
 // first wave. Lanes that need more registers a thread search in two rounds.
@@ -26,19 +28,21 @@ inline constexpr int32_t kPlannerThreads = Lanes::kHasCosts&& Lanes::kMaxRanks >
 struct StepFacts {
   int64_t tau = 0;
   int64_t finish = 0;  // largest of fixed placement
-  int64_t total_blocks = 0;
   uint64_t fixed_objective = 0;
   bool is_uniform = true;
 };
 
-// Every warp computes them for itself.
+// What is known of the domains before they are searched; a warp a domain, the last warps first,
+// since the first ones sort. After count_blocks.
 template <class Lanes>
-__device__ StepFacts measure_step(const DevicePlannerParams& params, PlannerMemory& memory) {
-  StepFacts step;
+__device__ void measure_domains(const DevicePlannerParams& params, PlannerMemory& memory) {
+  const int32_t num_warps = block_threads() / 32;
   MF_UNROLL(1)
-  for (int32_t d = 0; d < params.num_domains; ++d) {
+  for (int32_t d = num_warps - 1 - static_cast<int32_t>(threadIdx.x / 32); d < params.num_domains;
+       d += num_warps) {
     ProblemView problem = view_domain<Lanes>(params, d, memory);
-    problem.fixed_load = memory.fixed_load + memory.domains[d].first_rank;  // not sorted yet
+    problem.fixed_load =
+        memory.fixed_load + memory.domains[d].first_rank;  // perhaps not sorted yet
     const int64_t finish = measure_domain<Lanes>(params.slack_ppm, problem);
     uint64_t objective = static_cast<uint64_t>(finish);
     if constexpr (Lanes::kHasCosts) {
@@ -47,19 +51,32 @@ __device__ StepFacts measure_step(const DevicePlannerParams& params, PlannerMemo
         objective = predict_ns(params, fixed);
       }
     }
-    step.fixed_objective = max(step.fixed_objective, objective);
-    if (threadIdx.x == 0) memory.fixed_objectives[d] = objective;
-    step.finish = max(step.finish, finish);
-    step.tau = max(step.tau, problem.tau);
-    step.total_blocks += problem.total_blocks;
-    step.is_uniform = step.is_uniform && problem.is_uniform;
+    if (Lanes::is_writer()) {
+      memory.domain_facts[d] = {problem.tau, problem.accepted, finish, objective,
+                                problem.total_blocks};
+      atomicAdd(&memory.facts.total_blocks, problem.total_blocks);
+    }
+  }
+}
+
+// Every thread adds them up for itself. After measure_domains and a barrier.
+__device__ inline StepFacts add_domains(const DevicePlannerParams& params, PlannerMemory& memory) {
+  StepFacts step;
+  MF_UNROLL(1)
+  for (int32_t d = 0; d < params.num_domains; ++d) {
+    const DomainFacts& facts = memory.domain_facts[d];
+    step.fixed_objective = max(step.fixed_objective, facts.fixed_objective);
+    step.finish = max(step.finish, facts.finish);
+    step.tau = max(step.tau, facts.tau);
+    step.is_uniform = step.is_uniform && memory.domains[d].is_uniform != 0;
   }
   return step;
 }
 
 template <class Lanes>
-__device__ bool gate_refuses(const DevicePlannerParams& params, const StepFacts& step,
-                             const int32_t* resident, PlannerMemory& memory) {
+__device__ bool gate_refuses(const DevicePlannerParams& params, const int32_t* resident,
+                             PlannerMemory& memory) {
+  const StepFacts step = add_domains(params, memory);
   int32_t cover = 0;
   for (int32_t q = Lanes::first(); q < params.num_places; q += 32) {
     cover = max(cover, memory.fixed_load[q]);
@@ -81,36 +98,39 @@ __device__ bool gate_refuses(const DevicePlannerParams& params, const StepFacts&
 // Decides one domain; its replicas are appended to the drafts. Whole block.
 template <class Lanes>
 __device__ void plan_domain(const DevicePlannerParams& params, int32_t d, PlannerMemory& memory) {
-  const DeviceDomain domain = memory.domains[d];
+  const DomainFacts& facts = memory.domain_facts[d];
   ProblemView problem = view_domain<Lanes>(params, d, memory);
-  const int64_t most = measure_domain<Lanes>(params.slack_ppm, problem);
+  problem.total_blocks = facts.total_blocks;
+  problem.tau = facts.tau;
+  problem.accepted = facts.accepted;
   const auto warp = static_cast<int32_t>(threadIdx.x / 32);
   SearchView<Lanes> state(Lanes{}, problem,
                           memory.search<Lanes>(params, warp < params.num_searches ? warp : 0));
-  const bool is_cost = params.objective == Objective::kCost;
   if (warp < params.num_searches) state.reset();
+  const bool is_cost = params.objective == Objective::kCost;
+  const bool is_quota = params.planner == PlannerKind::kQuota;
   if (threadIdx.x == 0) {
     CandidateScore fixed;
-    fixed.objective = fixed.reached = memory.fixed_objectives[d];
-    const bool has_slack = !is_cost && params.planner != PlannerKind::kQuota;
-    if (has_slack) fixed.reached = max(fixed.reached, static_cast<uint64_t>(problem.accepted));
-    post_score(fixed, kBestScore, memory.scores);
+    fixed.objective = fixed.reached = facts.fixed_objective;
+    if (!is_cost && !is_quota) {
+      fixed.reached = max(fixed.reached, static_cast<uint64_t>(problem.accepted));
+    }
+    post_score<Lanes>(fixed, kBestScore, memory.scores);
     memory.facts.domain_drafts = 0;
     memory.facts.domain_search_id = -1;
     memory.facts.domain_objective = fixed.objective;
   }
-  __syncthreads();
-  const bool is_balanced = problem.total_blocks == 0 || (!is_cost && most <= problem.tau &&
-                                                         params.planner != PlannerKind::kQuota);
+  const bool is_balanced =
+      problem.total_blocks == 0 || (!is_cost && !is_quota && facts.finish <= problem.tau);
   if (!is_balanced && params.dims.replica_slots > 0) {
-    run_members(params, domain, most, state, memory);
+    run_members(params, memory.domains[d], facts.finish, state, memory);
   }
   if (threadIdx.x == 0) {
-    PlannerFacts& facts = memory.facts;
-    facts.num_drafts += facts.domain_drafts;
-    if (d == 0 || facts.domain_objective > facts.objective) {
-      facts.objective = facts.domain_objective;
-      facts.search_id = facts.domain_search_id;
+    PlannerFacts& all = memory.facts;
+    all.num_drafts += all.domain_drafts;
+    if (d == 0 || all.domain_objective > all.objective) {
+      all.objective = all.domain_objective;
+      all.search_id = all.domain_search_id;
     }
   }
   __syncthreads();
@@ -118,8 +138,8 @@ __device__ void plan_domain(const DevicePlannerParams& params, int32_t d, Planne
 
 // Decides all domains, or refuses to search; returns what the gate said. Whole block.
 template <class Lanes>
-__device__ GateDecision decide(const DevicePlannerParams& params, const StepFacts& step,
-                               const int32_t* resident, PlannerMemory& memory) {
+__device__ GateDecision decide(const DevicePlannerParams& params, const int32_t* resident,
+                               PlannerMemory& memory) {
   const bool searches = params.planner != PlannerKind::kFixed;
   const bool is_cost = params.objective == Objective::kCost && searches;
   GateDecision gate = GateDecision::kNotAsked;
@@ -128,16 +148,16 @@ __device__ GateDecision decide(const DevicePlannerParams& params, const StepFact
   }
   if constexpr (Lanes::kHasCosts) {
     if (gate == GateDecision::kNotAsked && is_cost &&
-        gate_refuses<Lanes>(params, step, resident, memory)) {
+        gate_refuses<Lanes>(params, resident, memory)) {
       gate = GateDecision::kPreGate;
     }
   }
   if (gate == GateDecision::kNotAsked && searches) {
     MF_UNROLL(1)
     for (int32_t d = 0; d < params.num_domains; ++d) {
-      sort_experts(params, d, memory);
+      if (d > 0) sort_experts(params, d, memory);  // the first one is
       if (resident != nullptr) clear_resident(params, memory);
-      __syncthreads();
+      if (d > 0 || resident != nullptr) __syncthreads();
       if (resident != nullptr) {
         mark_resident(params, memory.domains[d], resident, memory);
         __syncthreads();
@@ -149,7 +169,8 @@ __device__ GateDecision decide(const DevicePlannerParams& params, const StepFact
   }
   if (threadIdx.x == 0) {
     const bool is_time = params.objective == Objective::kCost;
-    uint64_t objective = step.fixed_objective - (is_time ? params.cost.plan_ns : 0);
+    uint64_t objective =
+        add_domains(params, memory).fixed_objective - (is_time ? params.cost.plan_ns : 0);
     if (is_cost) objective += params.cost.pre_gate_ns;
     memory.facts.objective = objective;
   }
@@ -159,49 +180,61 @@ __device__ GateDecision decide(const DevicePlannerParams& params, const StepFact
 
 // Makes the plan of one step. All threads of a block of kPlannerThreads<Lanes> call it, with
 // params.shared_bytes of shared memory, 16-byte aligned. `loads` is [P, E] rows by source,
-// `resident` [P s] or null (nothing is resident), `plan` has PlanLayout(params.dims).total_bytes
-// and is 16-byte aligned; like `loads` they may be memory that other ranks wrote before a signal
-// this block has seen. Ends with the report and, if its status is kPlanned, the plan written by
-// this block; the caller orders what reads them.
+// `resident` [P s] or null (nothing is resident; always with plain lanes), `plan` has
+// PlanLayout(params.dims).total_bytes and is 16-byte aligned; like `loads` they may be memory that
+// other ranks wrote before a signal this block has seen. Ends with the report and, if its status is
+// kPlanned, the plan written by this block; the caller orders what reads them.
 template <class Lanes>
 __device__ void plan_on_device(const DevicePlannerParams& params, const int32_t* loads,
                                const int32_t* resident, std::byte* plan, DevicePlanReport* report,
                                std::byte* shared) {
+  if constexpr (Lanes::kIsPlain) resident = nullptr;
   PlannerMemory& memory = *reinterpret_cast<PlannerMemory*>(shared);
-  const ExpertTables tables = load_tables(params, static_cast<int32_t>(threadIdx.x));
+  const TableEntries entries = load_entries(params, static_cast<int32_t>(threadIdx.x));
+  const RowShare share = share_rows(params.dims);
+  const int64_t rows = share.expert < params.dims.num_experts
+                           ? load_rows(loads, params.dims, share, share.expert)
+                           : 0;
   clear_counts(params, memory);
   __syncthreads();
-  sum_rows(params, loads, memory);
-  copy_tables(params, tables, memory);
+  sum_rows(params, loads, share, rows, memory);
+  copy_tables(params, entries, memory);
   __syncthreads();
   count_blocks(params, memory);
   __syncthreads();
-  const StepFacts step = measure_step<Lanes>(params, memory);
+  if (params.num_domains > 0) sort_experts(params, 0, memory);
+  measure_domains<Lanes>(params, memory);
+  __syncthreads();
   DevicePlanStatus status = DevicePlanStatus::kPlanned;
   if (memory.facts.error != 0 || total_rows(memory) > INT32_MAX ||
-      step.total_blocks > params.max_blocks) {
+      memory.facts.total_blocks > params.max_blocks) {
     status = DevicePlanStatus::kTooManyRows;
   } else if (memory.facts.num_orphans != 0) {
     status = DevicePlanStatus::kOrphans;
   }
   GateDecision gate = GateDecision::kNotAsked;
   if (status == DevicePlanStatus::kPlanned) {
-    gate = decide<Lanes>(params, step, resident, memory);
+    gate = decide<Lanes>(params, resident, memory);
     const bool refused = gate != GateDecision::kNotAsked && gate != GateDecision::kReplicate;
     lay_out(params, static_cast<uint16_t>(refused ? kPlanGateRefused : 0), resident, memory, plan);
   }
   if (threadIdx.x == 0) {
-    *report = {status, gate, static_cast<int32_t>(memory.facts.num_orphans), step.tau};
+    *report = {status, gate, static_cast<int32_t>(memory.facts.num_orphans),
+               add_domains(params, memory).tau};
   }
 }
 
-// Calls f.template operator()<Lanes>() with the lanes of the parameters.
+// Calls f.template operator()<Lanes>() with the lanes of the parameters for steps with or without
+// residents.
 template <class F>
-void with_planner_lanes(PlannerLanes lanes, F&& f) {
-  switch (lanes) {
+void with_planner_lanes(const DevicePlannerParams& params, bool has_residents, F&& f) {
+  const bool is_plain = !has_residents && !params.has_least;
+  switch (params.lanes) {
     case PlannerLanes::kNarrow32:
+      if (is_plain) return f.template operator()<PlainLanes32>();
       return f.template operator()<NarrowLanes32>();
     case PlannerLanes::kNarrow64:
+      if (is_plain) return f.template operator()<PlainLanes64>();
       return f.template operator()<NarrowLanes64>();
     case PlannerLanes::kCost32:
       return f.template operator()<CostLanes32>();

@@ -20,20 +20,17 @@ struct alignas(16) DeviceDraft {
   int32_t num_blocks = 0;
 };
 
-// The order of CandidateScore as words that are compared one after the other; the member counts
-// from 1, 0 is fixed placement.
-enum ScoreWord : int32_t {
-  kReachedHigh,
-  kReachedLow,
-  kCopies,
-  kObjectiveHigh,
-  kObjectiveLow,
-  kMovedHigh,
-  kMovedLow,
-  kMember,
-  kNumScoreWords,
-};
+inline constexpr int32_t kMostScoreWords = 8;
 inline constexpr int32_t kBestScore = 31;  // column of the best so far; the others are searches'
+
+// What is known of a domain before it is searched.
+struct DomainFacts {
+  int64_t tau = 0;
+  int64_t accepted = 0;
+  int64_t finish = 0;            // largest of fixed placement
+  uint64_t fixed_objective = 0;  // its objective
+  int32_t total_blocks = 0;
+};
 
 // What the block knows of the step.
 struct PlannerFacts {
@@ -41,10 +38,12 @@ struct PlannerFacts {
   uint32_t rows_high = 0;  // sum over experts of rows >> 16
   uint32_t rows_low = 0;   // and of rows & 0xffff
   uint32_t num_orphans = 0;
+  int32_t total_blocks = 0;
   uint32_t has_resident = 0;
   int32_t num_drafts = 0;  // of the domains before
   int32_t search_id = -1;
-  int32_t num_kept = 0;  // replicas whose slot held the expert already
+  int32_t num_kept = 0;    // replicas whose slot held the expert already
+  int32_t max_blocks = 0;  // on a rank of the plan
   uint64_t objective = 0;
   // Of the domain being searched.
   int32_t domain_drafts = 0;
@@ -56,18 +55,19 @@ struct PlannerFacts {
 // what depends on E, P and s.
 struct alignas(16) PlannerMemory {
   PlannerFacts facts;
-  uint32_t scores[kNumScoreWords * 32];
+  uint32_t scores[kMostScoreWords * 32];
   uint32_t warp_sums[64];
   DeviceDomain domains[kMaxDeviceRanks];
-  uint64_t fixed_objectives[kMaxDeviceRanks];  // of each domain
-  int32_t rank_blocks[kMaxDeviceRanks];        // of the plan, by id
+  DomainFacts domain_facts[kMaxDeviceRanks];
+  int32_t rank_blocks[kMaxDeviceRanks];  // of the plan, by id
   // By place of the rank.
   int32_t fixed_load[kMaxDeviceRanks];
   int32_t first_owned[2 * kMaxDeviceRanks];
   int16_t ranks[kMaxDeviceRanks];
   // By id of the expert, [E].
-  int32_t rows[kMaxDeviceExperts];       // c_e; later the replicas of each expert
+  int32_t rows[kMaxDeviceExperts];       // c_e
   int32_t blocks_of[kMaxDeviceExperts];  // b_e
+  int32_t blocks_at[kMaxDeviceExperts];  // the same by place
   int16_t owner_of[kMaxDeviceExperts];
   int16_t owner_place[kMaxDeviceExperts];
   int16_t place_of[kMaxDeviceExperts];  // in the problem

@@ -96,34 +96,55 @@ __device__ CandidateScore score_search(const DevicePlannerParams& params,
   return score;
 }
 
+// Scores as words that are compared one after the other, each a row of 32 columns: reached, copies,
+// objective, moved blocks, member from 1 on (0 is fixed placement). Numbers of narrow lanes are
+// below 2^20, and share words.
+template <class Lanes>
+inline constexpr bool kHasWideScores = sizeof(typename Lanes::Key) == 8 || Lanes::kHasCosts;
+
 // Writes a score into column `column`; one thread.
-__device__ inline void post_score(const CandidateScore& score, int32_t column, uint32_t* scores) {
-  const auto put = [&](int32_t word, uint32_t value) { scores[word * 32 + column] = value; };
-  put(kReachedHigh, static_cast<uint32_t>(score.reached >> 32));
-  put(kReachedLow, static_cast<uint32_t>(score.reached));
-  put(kCopies, static_cast<uint32_t>(score.copies));
-  put(kObjectiveHigh, static_cast<uint32_t>(score.objective >> 32));
-  put(kObjectiveLow, static_cast<uint32_t>(score.objective));
-  put(kMovedHigh, static_cast<uint32_t>(static_cast<uint64_t>(score.moved_blocks) >> 32));
-  put(kMovedLow, static_cast<uint32_t>(score.moved_blocks));
-  put(kMember, static_cast<uint32_t>(score.member + 1));
+template <class Lanes>
+__device__ void post_score(const CandidateScore& score, int32_t column, uint32_t* scores) {
+  const auto put = [&](int32_t word, uint64_t value) {
+    scores[word * 32 + column] = static_cast<uint32_t>(value);
+  };
+  const auto copies = static_cast<uint64_t>(score.copies);
+  const auto moved = static_cast<uint64_t>(score.moved_blocks);
+  const auto member = static_cast<uint64_t>(score.member + 1);
+  if constexpr (kHasWideScores<Lanes>) {
+    const uint64_t words[kMostScoreWords] = {
+        score.reached >> 32, score.reached, copies, score.objective >> 32,
+        score.objective,     moved >> 32,   moved,  member};
+#pragma unroll
+    for (int32_t word = 0; word < kMostScoreWords; ++word) put(word, words[word]);
+  } else {
+    put(0, score.reached);
+    put(1, copies << 20 | score.objective);
+    put(2, moved << 6 | member);
+  }
 }
 
-__device__ inline uint64_t posted_score(const uint32_t* scores, int32_t column, ScoreWord high) {
-  return static_cast<uint64_t>(scores[high * 32 + column]) << 32 | scores[(high + 1) * 32 + column];
+// What the best score has reached, and its objective.
+template <class Lanes>
+__device__ uint64_t best_reached(const uint32_t* scores) {
+  const uint64_t high = scores[kBestScore];
+  if constexpr (!kHasWideScores<Lanes>) return high;
+  return high << 32 | scores[32 + kBestScore];
+}
+template <class Lanes>
+__device__ uint64_t best_objective(const uint32_t* scores) {
+  if constexpr (!kHasWideScores<Lanes>) return scores[32 + kBestScore] & 0xfffff;
+  return static_cast<uint64_t>(scores[3 * 32 + kBestScore]) << 32 | scores[4 * 32 + kBestScore];
 }
 
 // The column of the best score. Whole warp.
 template <class Lanes>
-__device__ int32_t best_column(const DevicePlannerParams& params, int32_t num_searches,
-                               const uint32_t* scores) {
+__device__ int32_t best_column(int32_t num_searches, const uint32_t* scores) {
   const int32_t lane = Lanes::first();
-  constexpr bool kHasWideWords = sizeof(typename Lanes::Key) == 8 || Lanes::kHasCosts;
+  constexpr int32_t kNumWords = kHasWideScores<Lanes> ? kMostScoreWords : 3;
   bool leads = lane < num_searches || lane == kBestScore;
 #pragma unroll
-  for (int32_t word = 0; word < kNumScoreWords; ++word) {
-    const bool is_high = word == kReachedHigh || word == kObjectiveHigh || word == kMovedHigh;
-    if (is_high && !kHasWideWords) continue;
+  for (int32_t word = 0; word < kNumWords; ++word) {
     const uint32_t value = leads ? scores[word * 32 + lane] : 0xffffffffu;
     const uint32_t least = __reduce_min_sync(kWholeWarp, value);  // by all lanes, leading or not
     leads = leads && value == least;
@@ -131,10 +152,11 @@ __device__ int32_t best_column(const DevicePlannerParams& params, int32_t num_se
   return __ffs(static_cast<int32_t>(__ballot_sync(kWholeWarp, leads))) - 1;
 }
 
-// Copies the search's replicas to the drafts of this domain. Whole warp.
+// Copies the search's replicas to the drafts of this domain, and what they reach. Whole warp.
 template <class Lanes>
 __device__ void keep_drafts(const DevicePlannerParams& params, const DeviceDomain& domain,
-                            const SearchView<Lanes>& state, PlannerMemory& memory) {
+                            const CandidateScore& score, const SearchView<Lanes>& state,
+                            PlannerMemory& memory) {
   DeviceDraft* const drafts = memory.drafts() + memory.facts.num_drafts;
   int32_t kept = 0;
   MF_UNROLL(1)
@@ -149,8 +171,33 @@ __device__ void keep_drafts(const DevicePlannerParams& params, const DeviceDomai
     }
     kept += __popc(used);
   }
-  if (Lanes::is_writer()) memory.facts.domain_drafts = kept;
+  if (Lanes::is_writer()) {
+    memory.facts.domain_drafts = kept;
+    memory.facts.domain_objective = score.objective;
+    memory.facts.domain_search_id = score.member - members_of(params).begin;
+  }
   __syncwarp();
+}
+
+// Keeps the best search: its replicas or, if that is better still, those with fewer moved blocks at
+// the same loads. Whole warp.
+template <class Lanes>
+__device__ void keep_best(const DevicePlannerParams& params, const DeviceDomain& domain,
+                          const CandidateScore& score, SearchView<Lanes>& state,
+                          PlannerMemory& memory) {
+  if constexpr (Lanes::kHasCosts) {
+    keep_drafts(params, domain, score, state, memory);
+    if (params.planner == PlannerKind::kQuota || shorten(state) == 0) return;
+    const CandidateScore shorter = score_search(params, state, score.member);
+    if (shorter < score) keep_drafts(params, domain, shorter, state, memory);
+  } else {
+    // Fewer moved blocks, no more copies, no later finish: better in any case.
+    CandidateScore shorter = score;
+    if (shorten(state) > 0 && state.problem().lambda_blocks > 0) {
+      shorter.objective = static_cast<uint64_t>(max_finish(state));
+    }
+    keep_drafts(params, domain, shorter, state, memory);
+  }
 }
 
 // What the members of a round know.
@@ -172,17 +219,17 @@ __device__ bool run_search(const DevicePlannerParams& params, int32_t member,
     }
   }
   const int64_t tau = state.problem().tau;
-  const bool is_second = member >= kFirstSecond && params.objective == Objective::kForward;
+  const bool is_forward = params.objective == Objective::kForward;
+  const bool is_second = member >= kFirstSecond && is_forward;
   const MemberSearch search =
-      is_second ? second_search(member, tau, round.best) : member_search(member, tau);
+      is_second ? second_search(member, tau, round.best) : member_search(member, tau, is_forward);
   if (search.target < 0) return false;
   run_member(search, state);
   return true;
 }
 
-// One member a warp. The best of them, if it beats the best so far, keeps its replicas, and then
-// those with fewer moved blocks at the same loads, if that is better still; what later rounds have
-// to beat is the score before that. Whole block.
+// One member a warp; the best of them is kept if it beats the best so far. What later rounds have
+// to beat is the score before replicas were rerouted. Whole block.
 template <class Lanes>
 __device__ void run_round(const DevicePlannerParams& params, const DeviceDomain& domain,
                           const RoundFacts& round, SearchView<Lanes>& state,
@@ -191,30 +238,18 @@ __device__ void run_round(const DevicePlannerParams& params, const DeviceDomain&
   const int32_t member = round.first_member + warp;
   const bool may_run = warp < params.num_searches && member < round.end_member;
   const bool has_run = may_run && run_search(params, member, round, state);
-  CandidateScore first;
-  bool goes_on = has_run;
-  MF_UNROLL(1)
-  for (int32_t pass = 0; pass < 2; ++pass) {
-    CandidateScore score;
-    score.reached = ~uint64_t{0};
-    if (goes_on) score = score_search(params, state, member);
-    if (pass == 0) {
-      first = score;
-      if (Lanes::is_writer() && warp < params.num_searches) post_score(score, warp, memory.scores);
-      __syncthreads();
-      goes_on = has_run && best_column<Lanes>(params, params.num_searches, memory.scores) == warp;
-      __syncthreads();
-      if (goes_on && Lanes::is_writer()) post_score(first, kBestScore, memory.scores);
-    } else {
-      goes_on = goes_on && score < first;
-    }
-    if (!goes_on) continue;
-    keep_drafts(params, domain, state, memory);
-    if (Lanes::is_writer()) {
-      memory.facts.domain_objective = score.objective;
-      memory.facts.domain_search_id = member - members_of(params).begin;
-    }
-    if (pass == 0) goes_on = params.planner != PlannerKind::kQuota && shorten(state) > 0;
+  CandidateScore score;
+  score.reached = ~uint64_t{0};
+  if (has_run) score = score_search(params, state, member);
+  if (Lanes::is_writer() && warp < params.num_searches) {
+    post_score<Lanes>(score, warp, memory.scores);
+  }
+  __syncthreads();
+  const bool is_best = has_run && best_column<Lanes>(params.num_searches, memory.scores) == warp;
+  __syncthreads();
+  if (is_best) {
+    if (Lanes::is_writer()) post_score<Lanes>(score, kBestScore, memory.scores);
+    keep_best(params, domain, score, state, memory);
   }
   __syncthreads();
 }
@@ -224,20 +259,19 @@ template <class Lanes>
 __device__ void run_members(const DevicePlannerParams& params, const DeviceDomain& domain,
                             int64_t most, SearchView<Lanes>& state, PlannerMemory& memory) {
   MemberRange members = members_of(params);
-  const bool has_second = members.begin == 0 && members.end == kFirstSecond;
+  const bool has_second = members.begin == 0 && members.end == kFirstPaper;
   RoundFacts round = {members.begin, members.end, 0, most};
   for (;;) {
     run_round(params, domain, round, state, memory);
     round.first_member += params.num_searches;
     if (round.first_member < round.end_member) continue;
-    const uint64_t reached = posted_score(memory.scores, kBestScore, kReachedHigh);
     if (!has_second || round.end_member == kNumMembers ||
-        reached <= static_cast<uint64_t>(state.problem().accepted)) {
+        best_reached<Lanes>(memory.scores) <= static_cast<uint64_t>(state.problem().accepted)) {
       return;
     }
-    round.first_member = kFirstSecond;
-    round.end_member = kNumMembers;
-    round.best = static_cast<int64_t>(posted_score(memory.scores, kBestScore, kObjectiveHigh));
+    round.first_member = kSecondWave.begin;
+    round.end_member = kSecondWave.end;
+    round.best = static_cast<int64_t>(best_objective<Lanes>(memory.scores));
   }
 }
 

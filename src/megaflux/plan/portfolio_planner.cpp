@@ -34,7 +34,7 @@ void PortfolioPlanner::consider(int32_t member) {
 
 void PortfolioPlanner::run_second_wave() {
   const auto best = static_cast<int64_t>(best_.objective);
-  for (int32_t member = kFirstSecond; member < kNumMembers; ++member) {
+  for (int32_t member = kSecondWave.begin; member < kSecondWave.end; ++member) {
     const MemberSearch search = second_search(member, state_.problem().tau, best);
     if (search.target < 0) continue;
     run_member(search, state_);
@@ -67,10 +67,10 @@ DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
                            best_.objective <= static_cast<uint64_t>(problem.tau);
   if (!is_balanced && problem.replica_slots > 0) {
     for (int32_t member = members_.begin; member < members_.end; ++member) {
-      run_member(member_search(member, problem.tau), state_);
+      run_member(member_search(member, problem.tau, config().objective == Objective::kForward), state_);
       consider(member);
     }
-    const bool is_forward_portfolio = members_.begin == 0 && members_.end == kFirstSecond;
+    const bool is_forward_portfolio = members_.begin == 0 && members_.end == kFirstPaper;
     if (is_forward_portfolio && best_.reached > static_cast<uint64_t>(problem.accepted)) {
       run_second_wave();
     }

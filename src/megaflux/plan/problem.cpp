@@ -116,6 +116,7 @@ void ProblemBuilder::measure_domain(DomainProblem& problem) const {
 
 void ProblemBuilder::arrange(const LoadTable& loads, std::span<const int32_t> resident, size_t d) {
   DomainProblem& problem = problems_[d];
+  problem.most_owned = 0;
   problem.experts.clear();
   problem.owner.clear();
   problem.blocks.clear();
@@ -141,6 +142,8 @@ void ProblemBuilder::arrange(const LoadTable& loads, std::span<const int32_t> re
       problem.least_fresh.push_back(std::max(least, config_.min_copy_blocks));
     }
     problem.first_owned[r + 1] = static_cast<int32_t>(problem.experts.size());
+    problem.most_owned =
+        std::max(problem.most_owned, problem.first_owned[r + 1] - problem.first_owned[r]);
   }
   problem.num_experts = static_cast<int32_t>(problem.experts.size());
   problem.has_resident = false;

@@ -55,6 +55,8 @@ struct Keys {
 struct SingleLane : Keys<int64_t, 12> {
   static constexpr int32_t kCount = 1;
   static constexpr bool kIsUniform = false;
+  // Nothing is resident, and replicas may be of any size that pays lambda.
+  static constexpr bool kIsPlain = false;
   static constexpr int32_t kMaxRanks = 1024;
   static constexpr int32_t first() { return 0; }
   static constexpr bool is_writer() { return true; }
@@ -64,7 +66,7 @@ struct SingleLane : Keys<int64_t, 12> {
   static constexpr int32_t rank_of(int32_t i) { return i; }
   // Whether a set of up to 64 ranks has it.
   static constexpr bool has_own(uint64_t set, int32_t i) { return (set >> i & 1) != 0; }
-  // The largest and smallest key of all lanes, and the sum of their numbers.
+  // The largest and smallest key of all lanes, and the sum of their numbers, which fits a key.
   static constexpr Key max(Key key) { return key; }
   static constexpr Key min(Key key) { return key; }
   static constexpr int64_t sum(int64_t value) { return value; }
@@ -82,6 +84,13 @@ struct SingleLane : Keys<int64_t, 12> {
     int32_t at(int32_t rank) const { return memory_[rank]; }
     // The same call on every lane.
     void add(int32_t rank, int32_t amount) { memory_[rank] += amount; }
+    // The same, but at() need not know of it before publish(): moves that follow each other ask for
+    // own ranks only.
+    void add_own(int32_t rank, int32_t amount) { memory_[rank] += amount; }
+    void replace_own(int32_t rank, int32_t value) { memory_[rank] = value; }
+    void publish() {}
+    // Any rank's: its lane tells the others, published or not. The same call on every lane.
+    int32_t told(int32_t rank) const { return memory_[rank]; }
 
    private:
     int32_t* memory_ = nullptr;

@@ -1,10 +1,10 @@
 // The members of the portfolio: which searches there are, and how each is run. Host and device walk
-// the same table (docs/decisions/0004-portfolio-members.md says why these).
+// the same table (docs/decisions/0010-portfolio-for-a-device.md says why these).
 //
-// Members by id: [0, 14) groups, two receiver rules for each target; [14, 18) the paper's four;
-// then 14 that depend on the objective. Where copies have a price: groups with wide targets.
-// Forward, if none of the 18 reached what is accepted: groups that take the largest experts first,
-// at targets that divide the way from tau to the best of the 18 into 15 parts.
+// Members by id: [0, 14) groups; [14, 18) the paper's four; [18, 32) groups again. Where copies
+// have a price all of them search, the last with wide targets. Forward, the first 14 search, and if
+// none of them reached what is accepted the other 18: the last then take the largest experts first,
+// at targets that divide the way from tau to the best of the 14 into 15 parts.
 #pragma once
 
 #include <algorithm>
@@ -16,44 +16,33 @@
 
 namespace megaflux {
 
-inline constexpr int32_t kNumTargets = 7;
-inline constexpr int32_t kFirstPaper = 2 * kNumTargets;
-inline constexpr int32_t kFirstSecond = kFirstPaper + 4;
-inline constexpr int32_t kNumMembers = kFirstSecond + 2 * kNumTargets;
+inline constexpr int32_t kFirstByExpert = 6;  // donors by their largest expert
+inline constexpr int32_t kFirstPaper = 14;
+inline constexpr int32_t kFirstSecond = 18;
+inline constexpr int32_t kNumMembers = 32;
 
 struct MemberRange {
   int32_t begin = 0;
   int32_t end = 0;
 };
 
-// The members that need to know nothing of the others.
+// The members that need to know nothing of the others. The paper's are the longest searches.
 MF_HOST_DEVICE constexpr MemberRange first_wave(bool is_paper, bool is_forward) {
   if (is_paper) return {kFirstPaper, kFirstSecond};
-  return {0, is_forward ? kFirstSecond : kNumMembers};
+  return {0, is_forward ? kFirstPaper : kNumMembers};
 }
 
-// T = ceil(tau (1 + x)) of the groups searches, x in millionths: 0, 2500, 5000, ... 80000. Where
-// copies have a price (lambda, predicted time) and a rank has few blocks, it pays to lower the
-// worst ranks only: the wide targets.
-MF_HOST_DEVICE constexpr int32_t target_ppm(int32_t member) {
-  if (member < kFirstPaper) return member < 2 ? 0 : 1'250 << (member / 2);
-  // No table: a kernel would keep it in local memory.
-  switch ((member - kFirstSecond) / 2) {
-    case 0:
-      return 160'000;
-    case 1:
-      return 250'000;
-    case 2:
-      return 360'000;
-    case 3:
-      return 500'000;
-    case 4:
-      return 750'000;
-    case 5:
-      return 1'000'000;
-    default:
-      return 2'000'000;
-  }
+// Forward, the members that search if none of the first wave reached what is accepted.
+inline constexpr MemberRange kSecondWave = {kFirstPaper, kNumMembers};
+
+// By how many percent the target of a groups search is above tau. Where copies have a price
+// (lambda, predicted time) and a rank has few blocks, it pays to lower the worst ranks only: the
+// wide targets. Numbers, not tables, which a kernel would keep in local memory.
+MF_HOST_DEVICE constexpr int32_t percent_above(int32_t member) {
+  constexpr uint64_t kNear = 0x86'4211'0042'1100;     // a hex digit each, lowest first
+  constexpr uint64_t kWide = 0xc8'64'32'24'19'10'08;  // 8, 16, 25, 36, 50, 100, 200
+  if (member < kFirstPaper) return static_cast<int32_t>(kNear >> (4 * member) & 0xf);
+  return static_cast<int32_t>(kWide >> (8 * ((member - kFirstSecond) / 2)) & 0xff);
 }
 
 // The target of a member of the second wave: `part` of 15 of the way from tau to `best`; -1 if
@@ -73,26 +62,34 @@ struct MemberSearch {
   DonorRule donors = DonorRule::kLargestExcess;  // groups
   ReceiverRule receivers = ReceiverRule::kLargestDeficit;
   int64_t target = 0;
+  int32_t most_late = INT32_MAX;  // ranks after what is accepted with which it is worth levelling
 };
 
-// A member of the first wave.
-MF_HOST_DEVICE constexpr MemberSearch member_search(int32_t member, int64_t tau) {
+// A member of the first wave, or of the paper's. Forward, a plan of the first wave that is far from
+// what is accepted is given up: others are there, and if none of them is, the second wave follows.
+MF_HOST_DEVICE constexpr MemberSearch member_search(int32_t member, int64_t tau, bool is_forward) {
   MemberSearch search;
   search.is_paper = member >= kFirstPaper && member < kFirstSecond;
   if (search.is_paper) {
     const int32_t variant = member - kFirstPaper;
     search.order = variant < 2 ? DonorOrder::kOverload : DonorOrder::kLargestExpert;
     search.copies = variant % 2 == 0 ? CopiesPerRound::kOne : CopiesPerRound::kSeveral;
-  } else {
-    if (member % 2 != 0) search.receivers = ReceiverRule::kSmallestCover;
-    search.target = scaled_up(tau, target_ppm(member));
+    return search;
   }
+  const int32_t percent = percent_above(member);
+  const bool is_wide = member >= kFirstSecond;
+  if (is_forward) search.most_late = 2;
+  search.target = tau + ceil_div(tau * percent, int64_t{100});
+  if (member >= kFirstByExpert && !is_wide) search.donors = DonorRule::kLargestExpert;
+  if (member % 2 != 0 && (percent <= 1 || is_wide)) search.receivers = ReceiverRule::kSmallestCover;
   return search;
 }
 
 // A member of the second wave: slots are short, so what matters is how many blocks each of them
-// carries, and a target that can be met exactly. Target -1: another member has it already.
+// carries, and a target that can be met exactly. Target -1: another member has it already. `best`
+// is the objective of the first wave.
 MF_HOST_DEVICE constexpr MemberSearch second_search(int32_t member, int64_t tau, int64_t best) {
+  if (member < kFirstSecond) return member_search(member, tau, true);
   MemberSearch search;
   search.donors = DonorRule::kLargestExpert;
   search.target = target_between(tau, best, member);
@@ -108,7 +105,7 @@ MF_HOST_DEVICE void run_member(const MemberSearch& search, SearchView<Lanes>& st
     search_groups(search.donors, search.receivers, search.target, state);
   }
   trim(std::max(state.problem().accepted, max_finish(state)), state);
-  level(state);
+  if (num_late(state) <= search.most_late) level(state);
 }
 
 }  // namespace megaflux

@@ -12,6 +12,7 @@ namespace megaflux {
 struct ProblemNumbers {
   int32_t num_ranks = 0;    // R, active ranks of the domain
   int32_t num_experts = 0;  // experts with rows whose owner is one of them
+  int32_t most_owned = 0;   // by one rank
   int32_t replica_slots = 0;
   int32_t lambda_blocks = 0;  // blocks that a remote replica costs its owner; 0 unless backward
   int32_t total_blocks = 0;
@@ -74,7 +75,7 @@ MF_HOST_DEVICE int64_t least_common_finish(const Lanes& lanes, const ProblemView
                                            int64_t high) {
   const int64_t total = problem.total_blocks;
   if (total == 0 || problem.num_ranks == 0) return 0;
-  if (problem.is_uniform) return ceil_div<int64_t>(total, problem.num_ranks);
+  if (problem.is_uniform) return ceil_div(problem.total_blocks, problem.num_ranks);
   int64_t low = 0;  // fails: total > 0
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;

@@ -69,6 +69,26 @@ MF_HOST_DEVICE void hand_over(int32_t i, int64_t limit, SearchView<Lanes>& state
   state.drop(i);
 }
 
+// Whether the smallest replica fits into what all ranks together can take on: if not, none can go.
+template <class Lanes>
+MF_HOST_DEVICE bool may_have_room(const SearchView<Lanes>& state, int64_t limit) {
+  const ProblemView& p = state.problem();
+  const int32_t num_own = state.lanes().num_own(p.num_ranks);
+  int64_t all = 0;
+  for (int32_t i = 0; i < num_own; ++i) {
+    const int32_t r = state.lanes().rank_of(i);
+    if (r < p.num_ranks) all += std::max(0, room(state, r, limit));
+  }
+  all = state.lanes().sum(all) + p.lambda_blocks;
+  typename Lanes::Key smallest = Lanes::kNoKey;
+  MF_UNROLL(1)
+  for (int32_t i = state.lanes().first(); i < state.num_replicas(); i += Lanes::kCount) {
+    const int32_t blocks = state.replica(i).blocks;
+    if (blocks > 0) smallest = std::min(smallest, static_cast<typename Lanes::Key>(blocks));
+  }
+  return state.lanes().min(smallest) <= all;
+}
+
 }  // namespace refine
 
 // Drops replicas whose blocks fit into the other instances of their expert without any rank passing
@@ -79,7 +99,7 @@ template <class Lanes>
 MF_HOST_DEVICE void trim(int64_t limit, SearchView<Lanes>& state) {
   // Lanes look at so many replicas at once; the latest that can go does, and those before it are
   // looked at again.
-  int32_t end = state.num_replicas();
+  int32_t end = refine::may_have_room(state, limit) ? state.num_replicas() : 0;
   MF_UNROLL(1)
   while (end > 0) {
     const int32_t i = end - 1 - state.lanes().first();
@@ -101,44 +121,46 @@ struct Shift {
   int64_t finish = 0;
 };
 
-// The instance of an expert on a rank that replica `i` stands for: its own, if another instance of
-// the expert is on `busy`; its owner's, if it is on `busy` itself.
+// The rank of the instance that a replica stands for: its own, if another instance of the expert is
+// on `busy`; its owner's, if it is on `busy` itself; -1 = none.
 template <class Lanes>
-MF_HOST_DEVICE int32_t offered_rank(const SearchView<Lanes>& state, int32_t i, int32_t busy) {
-  const SearchReplica replica = state.replica(i);
-  if (replica.blocks == 0 || !state.holds(replica.expert, busy)) return -1;
+MF_HOST_DEVICE int32_t offered_rank(const SearchView<Lanes>& state, const SearchReplica& replica,
+                                    int32_t busy) {
+  if (replica.blocks == 0) return -1;
+  const SearchExpert expert = state.expert(replica.expert);
   const int32_t owner = state.problem().owner[replica.expert];
   if (replica.rank == busy) return owner;
-  return owner == busy && state.own_left(replica.expert) == 0 ? -1 : replica.rank;
+  const bool is_shared = state.holds(replica.expert, expert, busy);
+  return is_shared && (owner != busy || expert.left > 0) ? replica.rank : -1;
 }
 
+// The shift to the instance that finishes first, if it does so before `before`.
 template <class Lanes>
-MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy) {
-  const ProblemView& p = state.problem();
+MF_HOST_DEVICE Shift choose_shift(const SearchView<Lanes>& state, int32_t busy, int64_t before) {
   typename Lanes::Key best = Lanes::kNoKey;
   int32_t position = INT32_MAX;
   MF_UNROLL(1)
   for (int32_t i = state.lanes().first(); i < state.num_replicas(); i += Lanes::kCount) {
-    const int32_t target = offered_rank(state, i, busy);
+    const int32_t target = offered_rank(state, state.replica(i), busy);
     if (target < 0) continue;
     const auto instance = Lanes::min_key(state.finish(target), target);
     if (instance < best) position = i;
     best = std::min(best, instance);
   }
   const auto instance = state.lanes().min(best);
-  if (instance == Lanes::kNoKey) return {};
-  position = static_cast<int32_t>(state.lanes().min(best == instance ? position : INT32_MAX));
-  const SearchReplica& replica = state.replica(position);
-  const int32_t target = Lanes::id_of_min(instance);
   const auto finish = static_cast<int64_t>(Lanes::value_of(instance));
+  if (instance == Lanes::kNoKey || finish >= before) return {};
+  position = static_cast<int32_t>(state.lanes().min(best == instance ? position : INT32_MAX));
+  const SearchReplica replica = state.replica(position);
+  const int32_t target = Lanes::id_of_min(instance);
   if (replica.rank == busy) return {position, -1, target, finish};
-  const bool owner_gives = p.owner[replica.expert] == busy;
+  const bool owner_gives = state.problem().owner[replica.expert] == busy;
   return {owner_gives ? -1 : state.find(replica.expert, busy), position, target, finish};
 }
 
-// The rank that finishes last, lowest id on ties.
+// The rank that finishes last, lowest id on ties, as a key.
 template <class Lanes>
-MF_HOST_DEVICE int32_t busiest(const SearchView<Lanes>& state) {
+MF_HOST_DEVICE typename Lanes::Key busiest(const SearchView<Lanes>& state) {
   typename Lanes::Key last = 0;
   const int32_t num_own = state.lanes().num_own(state.problem().num_ranks);
   for (int32_t i = 0; i < num_own; ++i) {
@@ -147,7 +169,7 @@ MF_HOST_DEVICE int32_t busiest(const SearchView<Lanes>& state) {
       last = std::max(last, Lanes::max_key(state.own_finish(i), r));
     }
   }
-  return Lanes::id_of_max(state.lanes().max(last));
+  return state.lanes().max(last);
 }
 
 // Moves blocks of `shift` off `busy`, which finishes at `before`; false if that cannot help.
@@ -174,8 +196,21 @@ MF_HOST_DEVICE bool apply(const Shift& shift, int32_t busy, int64_t before,
 }  // namespace refine
 
 // Steps of level(). What they reach, they reach early: 4 R steps gave the same plans of recorded
-// loads but for a few in a thousand (docs/decisions/0004-portfolio-members.md).
-inline constexpr int32_t kLevelSteps = 8;
+// loads but for a few in a thousand (docs/decisions/0010-portfolio-for-a-device.md).
+inline constexpr int32_t kLevelSteps = 4;
+
+// How many ranks finish after what is accepted.
+template <class Lanes>
+MF_HOST_DEVICE int32_t num_late(const SearchView<Lanes>& state) {
+  int32_t late = 0;
+  const ProblemView& p = state.problem();
+  const int32_t num_own = state.lanes().num_own(p.num_ranks);
+  for (int32_t i = 0; i < num_own; ++i) {
+    const bool exists = state.lanes().rank_of(i) < p.num_ranks;
+    late += exists && state.own_finish(i) > p.accepted ? 1 : 0;
+  }
+  return static_cast<int32_t>(state.lanes().sum(late));
+}
 
 // Moves blocks from the rank that finishes last to ranks that share one of its experts and finish
 // earlier, while its finish time can fall that way.
@@ -184,28 +219,27 @@ MF_HOST_DEVICE void level(SearchView<Lanes>& state) {
   const ProblemView& p = state.problem();
   MF_UNROLL(1)
   for (int32_t step = 0; step < kLevelSteps; ++step) {
-    const int32_t busy = refine::busiest(state);
-    const int64_t before = state.finish(busy);
+    const auto last = refine::busiest(state);
+    const int32_t busy = Lanes::id_of_max(last);
+    const auto before = static_cast<int64_t>(Lanes::value_of(last));
     if (before <= p.tau) return;
-    const refine::Shift shift = refine::choose_shift(state, busy);
-    if (shift.target < 0 || shift.finish >= before) return;
-    if (!refine::apply(shift, busy, before, state)) return;
+    const refine::Shift shift = refine::choose_shift(state, busy, before);
+    if (shift.target < 0 || !refine::apply(shift, busy, before, state)) return;
   }
 }
 
 namespace refine {
 
-// Whether the blocks that rank m hosts as replica `i` may go on to the rank of replica `j`, an
+// Whether the blocks that rank m hosts as replica `in` may go on to the rank of replica `out`, an
 // expert of m's.
 template <class Lanes>
-MF_HOST_DEVICE bool can_reroute(const SearchView<Lanes>& state, int32_t i, int32_t j) {
+MF_HOST_DEVICE bool can_reroute(const SearchView<Lanes>& state, const SearchReplica& in,
+                                const SearchReplica& out) {
   const ProblemView& p = state.problem();
-  const SearchReplica& in = state.replica(i);
-  const SearchReplica& out = state.replica(j);
   if (out.blocks < in.blocks || p.owner[out.expert] != in.rank) return false;
   const int32_t rest = out.blocks - in.blocks;
   if (rest > 0 && rest < p.least_blocks(out.expert, out.rank)) return false;
-  if (p.owner[in.expert] == out.rank || state.find(in.expert, out.rank) >= 0) return true;
+  if (state.holds(in.expert, out.rank)) return true;
   const bool frees_slot = rest == 0;
   if (state.slots_left(out.rank) == 0 && !frees_slot) return false;
   return !p.is_resident(in.expert, in.rank) || p.is_resident(in.expert, out.rank);
@@ -215,39 +249,56 @@ template <class Lanes>
 MF_HOST_DEVICE void reroute(int32_t i, int32_t j, SearchView<Lanes>& state) {
   const SearchReplica in = state.replica(i);
   const SearchReplica out = state.replica(j);
-  const int32_t joined = state.find(in.expert, out.rank);
-  state.drop(i);
-  state.add(j, -in.blocks);
+  if (!state.holds(in.expert, out.rank)) {
+    state.pass_on(i, j);
+  } else {
+    const int32_t joined = state.find(in.expert, out.rank);  // -1 = the owner has them back
+    state.drop(i);
+    state.add(j, -in.blocks);
+    if (joined >= 0) state.add(joined, in.blocks);
+  }
   if (out.blocks == in.blocks) state.drop(j);
-  if (joined >= 0) {
-    state.add(joined, in.blocks);
-  } else if (state.problem().owner[in.expert] != out.rank) {
-    state.open(in.expert, out.rank, in.blocks);
-  }
 }
 
-// Whether replicas of experts of `rank` run elsewhere.
+// The first replica before `count` that the blocks of replica `in` may go on to; -1 = none.
 template <class Lanes>
-MF_HOST_DEVICE bool gives_away(const SearchView<Lanes>& state, int32_t rank) {
+MF_HOST_DEVICE int32_t find_way(const SearchView<Lanes>& state, const SearchReplica& in,
+                                int32_t count) {
   const ProblemView& p = state.problem();
-  bool gives = false;
-  MF_UNROLL(8)
-  for (int32_t e = p.first_owned[rank]; e < p.first_owned[rank + 1]; ++e) {
-    gives |= state.first_replica(e) >= 0;
+  const SearchExpert expert = state.expert(in.expert);
+  int32_t first = -1;
+  MF_UNROLL(4)
+  for (int32_t j = 0; j < count; ++j) {
+    const SearchReplica out = state.replica(j);
+    // Without a branch, since most do not fit.
+    bool fits = (first < 0) & (in.blocks > 0) & (out.blocks >= in.blocks);
+    fits = fits & (p.owner[out.expert] == in.rank);
+    fits = fits & ((state.slots_left(out.rank) > 0) | (out.blocks == in.blocks) |
+                   state.holds(in.expert, expert, out.rank));
+    if (p.has_least || p.has_resident) fits = fits && can_reroute(state, in, out);
+    first = fits ? j : first;
   }
-  return gives;
+  return first;
 }
 
-// The first replica from `begin` on that a rank hosts while it gives away blocks of its own; `end`
-// if there is none.
+// Notes for every replica where its blocks may go on to.
 template <class Lanes>
-MF_HOST_DEVICE int32_t next_detour(const SearchView<Lanes>& state, int32_t begin, int32_t end) {
+MF_HOST_DEVICE void find_ways(int32_t count, SearchView<Lanes>& state) {
+  state.lanes().sync();
+  MF_UNROLL(1)
+  for (int32_t i = state.lanes().first(); i < count; i += Lanes::kCount) {
+    state.set_note(i, find_way(state, state.replica(i), count));
+  }
+  state.lanes().sync();
+}
+
+// The first replica from `begin` on that has a way; `end` if there is none.
+template <class Lanes>
+MF_HOST_DEVICE int32_t next_way(const SearchView<Lanes>& state, int32_t begin, int32_t end) {
   MF_UNROLL(1)
   for (; begin < end; begin += Lanes::kCount) {
     const int32_t i = begin + state.lanes().first();
-    const bool found =
-        i < end && state.replica(i).blocks > 0 && gives_away(state, state.replica(i).rank);
-    const auto first = state.lanes().min(found ? i : end);
+    const auto first = state.lanes().min(i < end && state.note(i) >= 0 ? i : end);
     if (first < end) return static_cast<int32_t>(first);
   }
   return end;
@@ -255,26 +306,27 @@ MF_HOST_DEVICE int32_t next_detour(const SearchView<Lanes>& state, int32_t begin
 
 }  // namespace refine
 
+// Problems with more ranks are left as they are (docs/decisions/0010-portfolio-for-a-device.md).
+inline constexpr int32_t kShortenRanks = 32;
+
 // Reroutes a -> m -> x into a -> x where rank m hosts an expert of a and gives away as many blocks
 // of its own to x: loads stay, moved blocks fall, and a replica whose blocks all came that way is
 // gone. Example: ranks {1: hosts 1 block of expert 0; its own expert 2 has 3 blocks on rank 2}:
 // rank 2 hosts expert 0's block and 2 blocks of expert 2. Returns how many times that was done.
 template <class Lanes>
 MF_HOST_DEVICE int32_t shorten(SearchView<Lanes>& state) {
+  if (state.problem().num_ranks > kShortenRanks) return 0;
   const int32_t count = state.num_replicas();
   int32_t num_reroutes = 0;
+  refine::find_ways(count, state);
   MF_UNROLL(1)
-  for (int32_t i = refine::next_detour(state, 0, count); i < count;
-       i = refine::next_detour(state, i + 1, count)) {
-    typename Lanes::Key first = Lanes::kNoKey;
-    MF_UNROLL(1)
-    for (int32_t j = state.lanes().first(); j < count && first == Lanes::kNoKey;
-         j += Lanes::kCount) {
-      if (refine::can_reroute(state, i, j)) first = static_cast<typename Lanes::Key>(j);
-    }
-    first = state.lanes().min(first);
-    if (first == Lanes::kNoKey) continue;
-    refine::reroute(i, static_cast<int32_t>(first), state);
+  for (int32_t i = refine::next_way(state, 0, count); i < count;
+       i = refine::next_way(state, i + 1, count)) {
+    const int32_t j = state.note(i);
+    // Reroutes before may have taken its place.
+    if (state.replica(i).blocks == 0) continue;
+    if (!refine::can_reroute(state, state.replica(i), state.replica(j))) continue;
+    refine::reroute(i, j, state);
     ++num_reroutes;
   }
   return num_reroutes;

@@ -41,7 +41,7 @@ struct SearchMemory {
   SearchExpert* experts = nullptr;  // [num_experts]
   uint64_t* more_holders =
       nullptr;  // [num_experts, rank_words - 1] holders of the ranks from 64 on
-  // [2 R s] in the order of opening; dropped ones stay, and refining opens at most as many again.
+  // [2 R s] in the order of opening; dropped ones stay, and behind them is room for notes.
   SearchReplica* replicas = nullptr;
 };
 
@@ -67,6 +67,8 @@ class SearchView {
   // Of the lane's own ranks.
   MF_HOST_DEVICE int32_t own_gap(int32_t i) const { return gap_.own(i); }
   MF_HOST_DEVICE int32_t own_slots(int32_t i) const { return slots_left_.own(i); }
+  // Of any rank, in the middle of moves; the same call on every lane.
+  MF_HOST_DEVICE int32_t told_gap(int32_t rank) const { return gap_.told(rank); }
   MF_HOST_DEVICE int64_t own_finish(int32_t i) const {
     if constexpr (Lanes::kIsUniform) return gap_.own(i) + flat_capacity_;
     return finish(lanes_.rank_of(i));
@@ -90,15 +92,25 @@ class SearchView {
   MF_HOST_DEVICE int32_t first_replica(int32_t expert) const {
     return memory_.experts[expert].head;
   }
+  // A number a replica, for whoever refines: behind the replicas there is room for as many again.
+  MF_HOST_DEVICE int32_t note(int32_t i) const { return memory_.replicas[num_replicas_ + i].next; }
+  MF_HOST_DEVICE void set_note(int32_t i, int32_t number) {
+    memory_.replicas[num_replicas_ + i].next = number;
+  }
   // A number a rank, for whoever searches.
   MF_HOST_DEVICE typename Lanes::RankValues& scratch() { return scratch_; }
   MF_HOST_DEVICE const typename Lanes::RankValues& scratch() const { return scratch_; }
 
   // True for the owner and for ranks with a replica.
   MF_HOST_DEVICE bool holds(int32_t expert, int32_t rank) const {
-    return (holder_word(expert, rank) >> (rank % 64) & 1) != 0;
+    return (holder_word(expert, rank) >> (rank & 63) & 1) != 0;
   }
-  // The same of the lane's i-th rank, for an expert that was looked up already.
+  // The same for an expert that was looked up already.
+  MF_HOST_DEVICE bool holds(int32_t e, const SearchExpert& expert, int32_t rank) const {
+    if constexpr (Lanes::kMaxRanks > 64) return holds(e, rank);
+    return (expert.holders >> rank & 1) != 0;
+  }
+  // The same of the lane's i-th rank.
   MF_HOST_DEVICE bool own_holds(int32_t e, const SearchExpert& expert, int32_t i) const {
     if constexpr (Lanes::kMaxRanks <= 64) return Lanes::has_own(expert.holders, i);
     return holds(e, lanes_.rank_of(i));
@@ -117,8 +129,10 @@ class SearchView {
     return least > problem_.lambda_blocks ? least : problem_.lambda_blocks + 1;
   }
 
-  // The memory of a problem not searched before: fixed placement, without gaps.
+  // The memory of a problem not searched before: fixed placement, without gaps; all of it or, by
+  // whoever has its numbers, that of one expert.
   MF_HOST_DEVICE void reset();
+  MF_HOST_DEVICE void reset_expert(int32_t expert, int32_t owner, int32_t blocks);
   // Back to fixed placement, gaps against each rank's capacity at `target`: O(R + replicas of the
   // last search).
   MF_HOST_DEVICE void start(int64_t target);
@@ -127,11 +141,23 @@ class SearchView {
     return open(expert, problem_.owner[expert], rank, blocks);
   }
   MF_HOST_DEVICE int32_t open(int32_t expert, int32_t owner, int32_t rank, int32_t blocks);
+  // The same for an expert that one lane, the finder, has looked up: `found` is what it saw. gap(),
+  // load() and slots_left() know of it after publish().
+  MF_HOST_DEVICE void open_found(bool is_finder, int32_t expert, SearchExpert found, int32_t owner,
+                                 int32_t rank, int32_t blocks);
+  MF_HOST_DEVICE void publish() {
+    gap_.publish();
+    slots_left_.publish();
+    lanes_.sync();
+  }
   // Moves `blocks` of the owner's share to replica `i`; negative = back to the owner.
   MF_HOST_DEVICE void add(int32_t i, int32_t blocks);
   // Moves `blocks` of one expert from its replica `from` on rank `giver` to its replica `to` on
   // rank `taker`; -1 = the owner's share.
   MF_HOST_DEVICE void shift(int32_t from, int32_t to, int32_t giver, int32_t taker, int32_t blocks);
+  // Replica `i` moves from its rank to that of replica `j`, which does not hold its expert, and as
+  // many blocks of j back to their owner, who is i's rank: all loads stay.
+  MF_HOST_DEVICE void pass_on(int32_t i, int32_t j);
   // Gives all blocks of replica `i` back to its owner and frees the slot.
   MF_HOST_DEVICE void drop(int32_t i);
 
@@ -140,8 +166,12 @@ class SearchView {
     if (Lanes::kMaxRanks <= 64 || rank < 64) return memory_.experts[expert].holders;
     return memory_.more_holders[expert * (problem_.rank_words - 1) + rank / 64 - 1];
   }
-  static MF_HOST_DEVICE uint64_t bit(int32_t rank) { return uint64_t{1} << (rank % 64); }
-  MF_HOST_DEVICE void reset_expert(int32_t expert);
+  static MF_HOST_DEVICE uint64_t bit(int32_t rank) {
+    if constexpr (Lanes::kMaxRanks <= 32) return uint32_t{1} << rank;
+    return uint64_t{1} << (rank & 63);
+  }
+  MF_HOST_DEVICE void write_replica(int32_t expert, SearchExpert state, int32_t rank,
+                                    int32_t blocks);
 
   Lanes lanes_;
   ProblemView problem_;
@@ -151,22 +181,25 @@ class SearchView {
   int32_t num_replicas_ = 0;
 };
 
-// All blocks of `expert` on its owner.
 template <class Lanes>
-MF_HOST_DEVICE void SearchView<Lanes>::reset_expert(int32_t expert) {
-  memory_.experts[expert] = {problem_.blocks[expert], -1, 0};
-  MF_UNROLL(1)
-  for (int32_t w = 0; w < problem_.rank_words - 1; ++w) {
-    memory_.more_holders[expert * (problem_.rank_words - 1) + w] = 0;
+MF_HOST_DEVICE void SearchView<Lanes>::reset_expert(int32_t expert, int32_t owner, int32_t blocks) {
+  memory_.experts[expert] = {blocks, -1, Lanes::kMaxRanks <= 64 || owner < 64 ? bit(owner) : 0};
+  if constexpr (Lanes::kMaxRanks > 64) {
+    MF_UNROLL(1)
+    for (int32_t w = 0; w < problem_.rank_words - 1; ++w) {
+      memory_.more_holders[expert * (problem_.rank_words - 1) + w] = 0;
+    }
+    holder_word(expert, owner) = bit(owner);
   }
-  holder_word(expert, problem_.owner[expert]) = bit(problem_.owner[expert]);
 }
 
 template <class Lanes>
 MF_HOST_DEVICE void SearchView<Lanes>::reset() {
   num_replicas_ = 0;
-  MF_UNROLL(1)
-  for (int32_t e = lanes_.first(); e < problem_.num_experts; e += Lanes::kCount) reset_expert(e);
+  MF_UNROLL(4)
+  for (int32_t e = lanes_.first(); e < problem_.num_experts; e += Lanes::kCount) {
+    reset_expert(e, problem_.owner[e], problem_.blocks[e]);
+  }
   lanes_.sync();
 }
 
@@ -177,7 +210,9 @@ MF_HOST_DEVICE void SearchView<Lanes>::start(int64_t target) {
   for (int32_t i = lanes_.first(); i < num_replicas_; i += Lanes::kCount) {
     // The end of an expert's list, so that one lane resets it.
     const SearchReplica& replica = memory_.replicas[i];
-    if (replica.blocks > 0 && replica.next < 0) reset_expert(replica.expert);
+    if (replica.blocks == 0 || replica.next >= 0) continue;
+    const int32_t e = replica.expert;
+    reset_expert(e, problem_.owner[e], problem_.blocks[e]);
   }
   num_replicas_ = 0;
   flat_capacity_ = capacity(0, target);
@@ -194,25 +229,42 @@ MF_HOST_DEVICE void SearchView<Lanes>::start(int64_t target) {
   lanes_.sync();
 }
 
+// One lane opens the next replica of `expert`, whose state is `state`.
+template <class Lanes>
+MF_HOST_DEVICE void SearchView<Lanes>::write_replica(int32_t expert, SearchExpert state,
+                                                     int32_t rank, int32_t blocks) {
+  memory_.replicas[num_replicas_] = {expert, rank, blocks, state.head};
+  state.head = num_replicas_;
+  state.left -= blocks;
+  if (Lanes::kMaxRanks <= 64 || rank < 64) state.holders |= bit(rank);
+  memory_.experts[expert] = state;
+  if (Lanes::kMaxRanks > 64 && rank >= 64) holder_word(expert, rank) |= bit(rank);
+}
+
 template <class Lanes>
 MF_HOST_DEVICE int32_t SearchView<Lanes>::open(int32_t expert, int32_t owner, int32_t rank,
                                                int32_t blocks) {
   lanes_.sync();
-  if (lanes_.is_writer()) {
-    SearchExpert state = memory_.experts[expert];
-    memory_.replicas[num_replicas_] = {expert, rank, blocks, state.head};
-    state.head = num_replicas_;
-    state.left -= blocks;
-    if (Lanes::kMaxRanks <= 64 || rank < 64) state.holders |= bit(rank);
-    memory_.experts[expert] = state;
-    if (Lanes::kMaxRanks > 64 && rank >= 64) holder_word(expert, rank) |= bit(rank);
-  }
+  if (lanes_.is_writer()) write_replica(expert, memory_.experts[expert], rank, blocks);
   ++num_replicas_;
   slots_left_.add(rank, -1);
   gap_.add(rank, blocks);
   gap_.add(owner, problem_.lambda_blocks - blocks);
   lanes_.sync();
   return num_replicas_ - 1;
+}
+
+template <class Lanes>
+MF_HOST_DEVICE void SearchView<Lanes>::open_found(bool is_finder, int32_t expert,
+                                                  SearchExpert found, int32_t owner, int32_t rank,
+                                                  int32_t blocks) {
+  lanes_.sync();
+  if (is_finder) write_replica(expert, found, rank, blocks);
+  ++num_replicas_;
+  slots_left_.add_own(rank, -1);
+  gap_.add_own(rank, blocks);
+  gap_.add_own(owner, problem_.lambda_blocks - blocks);
+  lanes_.sync();
 }
 
 template <class Lanes>
@@ -242,6 +294,23 @@ MF_HOST_DEVICE void SearchView<Lanes>::shift(int32_t from, int32_t to, int32_t g
   }
   gap_.add(giver, -blocks);
   gap_.add(taker, blocks);
+  lanes_.sync();
+}
+
+template <class Lanes>
+MF_HOST_DEVICE void SearchView<Lanes>::pass_on(int32_t i, int32_t j) {
+  const SearchReplica in = memory_.replicas[i];
+  const SearchReplica out = memory_.replicas[j];
+  lanes_.sync();
+  if (lanes_.is_writer()) {
+    memory_.replicas[i].rank = out.rank;
+    memory_.replicas[j].blocks = out.blocks - in.blocks;
+    memory_.experts[out.expert].left += in.blocks;
+    holder_word(in.expert, in.rank) &= ~bit(in.rank);
+    holder_word(in.expert, out.rank) |= bit(out.rank);
+  }
+  slots_left_.add(in.rank, 1);
+  slots_left_.add(out.rank, -1);
   lanes_.sync();
 }
 

@@ -3,6 +3,7 @@
 // others'.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -37,12 +38,14 @@ __device__ inline uint64_t warp_sum(uint64_t value) {
 
 // kRanksPerLane: ranks of a domain / 32, rounded up. Number: int32_t for problems below 2^20 blocks
 // (lambda included), else int64_t. kUniform: no rank has other work or another speed. kCosts: the
-// objective may be predicted time, whose arithmetic takes registers and instructions.
-template <int32_t kRanksPerLane, typename Number, bool kUniform, bool kCosts>
+// objective may be predicted time, whose arithmetic takes registers and instructions. kPlain:
+// lanes.h; what they need not ask is not in their code, which is fetched faster.
+template <int32_t kRanksPerLane, typename Number, bool kUniform, bool kCosts, bool kPlain>
 struct WarpLanes : Keys<Number, 10> {
   using Key = Number;
   static constexpr int32_t kCount = 32;
   static constexpr bool kIsUniform = kUniform;
+  static constexpr bool kIsPlain = kPlain;
   static constexpr bool kHasCosts = kCosts;
   static constexpr int32_t kMaxRanks = 32 * kRanksPerLane;
 
@@ -65,6 +68,8 @@ struct WarpLanes : Keys<Number, 10> {
     return static_cast<Key>(warp_min(key));
   }
   __device__ static int64_t sum(int64_t value) {
+    if constexpr (sizeof(Key) == 4)
+      return __reduce_add_sync(kWholeWarp, static_cast<int32_t>(value));
     return static_cast<int64_t>(warp_sum(static_cast<uint64_t>(value)));
   }
   __device__ static void sync() { __syncwarp(); }
@@ -91,6 +96,38 @@ struct WarpLanes : Keys<Number, 10> {
         }
       } else {
         if (rank % 32 == first()) memory_[rank] += amount;
+      }
+    }
+    __device__ void add_own(int32_t rank, int32_t amount) {
+      if constexpr (kInRegisters) {
+#pragma unroll
+        for (int32_t i = 0; i < kRanksPerLane; ++i) own_[i] += rank_of(i) == rank ? amount : 0;
+      } else {
+        add(rank, amount);
+      }
+    }
+    __device__ void replace_own(int32_t rank, int32_t value) {
+      if constexpr (kInRegisters) {
+#pragma unroll
+        for (int32_t i = 0; i < kRanksPerLane; ++i) own_[i] = rank_of(i) == rank ? value : own_[i];
+      } else {
+        if (rank % 32 == first()) memory_[rank] = value;
+      }
+    }
+    __device__ void publish() {
+      if constexpr (kInRegisters) {
+#pragma unroll
+        for (int32_t i = 0; i < kRanksPerLane; ++i) memory_[rank_of(i)] = own_[i];
+      }
+    }
+
+    __device__ int32_t told(int32_t rank) const {
+      if constexpr (kInRegisters) {
+        const int32_t mine = kRanksPerLane == 2 && rank >= 32 ? own_[kRanksPerLane - 1] : own_[0];
+        return __shfl_sync(kWholeWarp, mine, rank);  // lane rank % 32
+      } else {
+        __syncwarp();
+        return memory_[rank];
       }
     }
 
