@@ -67,7 +67,8 @@ DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
                            best_.objective <= static_cast<uint64_t>(problem.tau);
   if (!is_balanced && problem.replica_slots > 0) {
     for (int32_t member = members_.begin; member < members_.end; ++member) {
-      run_member(member_search(member, problem.tau, config().objective == Objective::kForward), state_);
+      run_member(member_search(member, problem.tau, config().objective == Objective::kForward),
+                 state_);
       consider(member);
     }
     const bool is_forward_portfolio = members_.begin == 0 && members_.end == kFirstPaper;
