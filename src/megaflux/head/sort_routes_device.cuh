@@ -42,12 +42,6 @@ inline constexpr int32_t kOutOfRange = -2;
 // Ids in flight a lane before the first is used.
 inline constexpr int32_t kBatch = 4;
 
-// As RoutingView::valid_tokens, which is host code.
-__device__ inline int32_t valid_tokens(const RoutingView& routing) {
-  if (routing.num_valid_tokens == nullptr) return routing.num_tokens;
-  return max(min(*routing.num_valid_tokens, routing.num_tokens), 0);
-}
-
 // Ids `first` + 32 u, u < kBatch; -1 at and beyond `end`.
 template <typename Id>
 __device__ __forceinline__ void load_ids(const void* topk_ids, int64_t first, int32_t end,
@@ -66,7 +60,7 @@ __device__ __forceinline__ void visit_segment(const RoutingView& routing, int32_
                                               RouteSegment segment, Visit&& visit) {
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarpThreads);
   // Read beside the first ids, which lie inside the array whatever it says.
-  const int64_t num_valid = static_cast<int64_t>(valid_tokens(routing)) * routing.topk;
+  const int64_t num_valid = static_cast<int64_t>(routing.valid_tokens()) * routing.topk;
 #pragma unroll 1
   for (int64_t begin = segment.begin; begin < segment.end; begin += kBatch * kWarpThreads) {
     int64_t ids[kBatch];

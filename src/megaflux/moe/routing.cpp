@@ -6,24 +6,6 @@
 
 namespace megaflux {
 
-int32_t RoutingView::valid_tokens() const {
-  if (num_valid_tokens == nullptr) return num_tokens;
-  return std::clamp(*num_valid_tokens, 0, num_tokens);
-}
-
-int64_t RoutingView::expert_at(int64_t token, int32_t k) const {
-  const int64_t index = token * topk + k;
-  switch (id_type) {
-    case IdType::kInt16:
-      return static_cast<const int16_t*>(topk_ids)[index];
-    case IdType::kInt32:
-      return static_cast<const int32_t*>(topk_ids)[index];
-    case IdType::kInt64:
-      return static_cast<const int64_t*>(topk_ids)[index];
-  }
-  return -1;
-}
-
 RoutingView Routing::view() const {
   return {.num_tokens = num_tokens,
           .topk = topk,

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "megaflux/base/math.h"
+
 namespace megaflux {
 
 enum class IdType : uint8_t { kInt16, kInt32, kInt64 };
@@ -25,9 +27,24 @@ struct RoutingView {
   const int32_t* num_valid_tokens = nullptr;
 
   // min(T, *num_valid_tokens), at least 0.
-  int32_t valid_tokens() const;
+  MF_HOST_DEVICE int32_t valid_tokens() const {
+    if (num_valid_tokens == nullptr) return num_tokens;
+    const int32_t most = *num_valid_tokens < num_tokens ? *num_valid_tokens : num_tokens;
+    return most > 0 ? most : 0;
+  }
   // The expert of (token, k), widened; no check of range or validity.
-  int64_t expert_at(int64_t token, int32_t k) const;
+  MF_HOST_DEVICE int64_t expert_at(int64_t token, int32_t k) const {
+    const int64_t index = token * topk + k;
+    switch (id_type) {
+      case IdType::kInt16:
+        return static_cast<const int16_t*>(topk_ids)[index];
+      case IdType::kInt32:
+        return static_cast<const int32_t*>(topk_ids)[index];
+      case IdType::kInt64:
+        break;
+    }
+    return static_cast<const int64_t*>(topk_ids)[index];
+  }
 };
 
 // Owning routing with int32 ids.

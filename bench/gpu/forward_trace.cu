@@ -1,0 +1,122 @@
+// One launch of a layer as a timeline: a file for viewers of Chrome traces, a process a CTA, a
+// thread a role. The kernel is built with its trace here and nowhere else.
+//
+//   forward_trace H I E K T FILE
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "megaflux/base/math.h"
+#include "random_layer.cuh"
+
+namespace megaflux::bench {
+namespace {
+
+constexpr int32_t kRecords = 4096;  // a lane
+
+const char* lane_name(int32_t lane) {
+  constexpr const char* kNames[kTraceLanes] = {"producer", "storer", "comm", "math 0", "math 1"};
+  return kNames[lane];
+}
+
+std::string span_name(const TraceRecord& record) {
+  const auto of_task = [&](const char* what) {
+    const int32_t place = record.index / 2;
+    return std::string(what) + (record.index % 2 == 0 ? " fc1 " : " fc2 ") +
+           std::to_string(place / 1024) + "." + std::to_string(place % 1024);
+  };
+  switch (record.kind) {
+    case TraceKind::kAwait:
+      return of_task("await");
+    case TraceKind::kLoad:
+      return of_task("load");
+    case TraceKind::kStore:
+      return of_task("store");
+    case TraceKind::kMultiply:
+      return of_task("multiply");
+    case TraceKind::kFinish:
+      return of_task("finish");
+    case TraceKind::kBring:
+      return "bring " + std::to_string(record.index);
+    case TraceKind::kSum:
+      return "sum " + std::to_string(record.index);
+    case TraceKind::kNone:
+    case TraceKind::kClock:
+      break;
+  }
+  return "";
+}
+
+// Nanoseconds of an SM's clock, from the two clock records of a lane.
+struct LaneClock {
+  TraceRecord first, last;
+  double ns(int64_t clock) const {
+    const auto clocks = static_cast<double>(last.begin - first.begin);
+    const auto elapsed = static_cast<double>(last.end - first.end);
+    const double rate = clocks > 0 ? elapsed / clocks : 0;
+    return static_cast<double>(first.end) + rate * static_cast<double>(clock - first.begin);
+  }
+};
+
+// The spans of one lane, each behind a comma.
+void write_lane(std::ofstream& out, std::span<const TraceRecord> records, int32_t cta, int32_t lane,
+                double start_ns) {
+  size_t count = 0;
+  while (count < records.size() && records[count].kind != TraceKind::kNone) ++count;
+  if (count < 2) return;
+  const LaneClock clock = {records[0], records[count - 1]};
+  out << ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" << cta << ",\"tid\":" << lane
+      << ",\"args\":{\"name\":\"" << lane_name(lane) << "\"}}";
+  for (const TraceRecord& record : records.subspan(1, count - 2)) {
+    const double begin = clock.ns(record.begin) - start_ns;
+    const double length = clock.ns(record.end) - clock.ns(record.begin);
+    out << ",\n{\"ph\":\"X\",\"pid\":" << cta << ",\"tid\":" << lane << ",\"name\":\""
+        << span_name(record) << "\",\"ts\":" << begin / 1e3 << ",\"dur\":" << length / 1e3 << "}";
+  }
+}
+
+void write_trace(const std::string& path, std::span<const TraceRecord> records, int32_t num_ctas) {
+  std::ofstream out(path);
+  MF_CHECK(out, "FILE: ", path, " cannot be written");
+  int64_t start_ns = INT64_MAX;
+  for (const TraceRecord& record : records) {
+    if (record.kind == TraceKind::kClock) start_ns = std::min(start_ns, record.end);
+  }
+  out << "{\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":0,"
+         "\"args\":{\"sort_index\":0}}";
+  for (int32_t cta = 0; cta < num_ctas; ++cta) {
+    for (int32_t lane = 0; lane < kTraceLanes; ++lane) {
+      const auto place = static_cast<size_t>(cta * kTraceLanes + lane) * kRecords;
+      write_lane(out, records.subspan(place, kRecords), cta, lane, static_cast<double>(start_ns));
+    }
+  }
+  out << "\n]}\n";
+}
+
+void run(const LayerShape& shape, int32_t num_tokens, const std::string& path) {
+  RandomLayer layer(shape, num_tokens, 0);
+  const int32_t num_ctas = sms_of(0);
+  std::vector<TraceRecord> records(static_cast<size_t>(num_ctas) * kTraceLanes * kRecords);
+  TraceRecord* const memory = copy_to_device(records);
+  layer.set_trace({memory, kRecords});
+  layer.run(LaunchKind::kLayer, 1);
+  MF_CUDA(cudaMemcpy(records.data(), memory, records.size() * sizeof(TraceRecord),
+                     cudaMemcpyDeviceToHost));
+  write_trace(path, records, num_ctas);
+}
+
+}  // namespace
+}  // namespace megaflux::bench
+
+int main(int argc, char** argv) {
+  if (argc != 7) {
+    std::fprintf(stderr, "%s H I E K T FILE\n", argv[0]);
+    return 2;
+  }
+  try {
+    megaflux::bench::run(megaflux::bench::shape_of(argv + 1), std::atoi(argv[5]), argv[6]);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,72 @@
+// MegaForward: the forward of a layer on the ranks of one device, host side: their memory, and the
+// argument of each launch.
+//
+//   Layout layout;
+//   const MegaConfig config = resolve_config({.shape = shape, .max_tokens = 4096}, sms_of(0));
+//   const MegaFields fields = add_mega_fields(layout, config);    // and a head's, for the routes
+//   LocalGroup group({.device_of = {0}}, layout);
+//   MegaForward forward(config, fields, {.w1 = w1, .w2 = w2});    // on the current device
+//   group.launch([&](const DeviceContext& context, cudaStream_t stream) {
+//     forward.launch(context, {.x = x, .y = y, .routing = ..., .work = ..., ...}, stream);
+//   });
+//
+// A launch reads no host memory, allocates nothing and may stand in a stream capture. y is bitwise
+// the same for every order of parts, number of SMs, lag and pool size.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "megaflux/base/device_memory_cuda.h"
+#include "megaflux/comm/device_context.h"
+#include "megaflux/layer/mega/forward_params_cuda.h"
+
+namespace megaflux {
+
+// SMs of a device.
+int32_t sms_of(int32_t device);
+
+// The weight pool of a rank, device memory that stays where it is: owned experts in ascending id,
+// then replica slots.
+struct MegaWeights {
+  const void* w1 = nullptr;   // [E_local + s, 2I, H] bf16, in the shape's gate order
+  const void* w2 = nullptr;   // [E_local + s, H, I] bf16
+  const float* b1 = nullptr;  // [E_local + s, 2I]; null unless the shape has biases
+  const float* b2 = nullptr;  // [E_local + s, H]
+};
+
+// What one launch takes, device memory.
+struct ForwardInputs {
+  const void* x = nullptr;  // [T, H] bf16; null if T = 0
+  void* y = nullptr;        // [T, H] bf16, overwritten
+  RoutingView routing;      // T <= T_max and the shape's K
+  WorkListView work;        // order kOwnedFirst
+  RowMapView rows;
+  RouteFields routes;  // places in the heap
+  int32_t layer = 0;
+  uint64_t plan_hash = 0;
+  ForwardStages stages = ForwardStages::kWhole;
+  TraceBuffer trace = {};  // kernel_trace_device.cuh
+};
+
+class MegaForward {
+ public:
+  // A resolved config, fields of the group's layout, weights on the current device. Throws
+  // kBadInput naming what is missing or misplaced.
+  MegaForward(const MegaConfig& config, const MegaFields& fields, const MegaWeights& weights);
+
+  // One launch for the ranks of the current device. Throws kBadInput naming the argument, its value
+  // and its limit.
+  void launch(const DeviceContext& context, const ForwardInputs& inputs, cudaStream_t stream) const;
+
+  const MegaConfig& config() const { return config_; }
+  // Of the rank's own memory.
+  size_t workspace_bytes() const { return space_.bytes(); }
+
+ private:
+  MegaConfig config_;
+  ForwardParams params_;
+  DeviceMemory space_;
+  DeviceMemory maps_;
+};
+
+}  // namespace megaflux

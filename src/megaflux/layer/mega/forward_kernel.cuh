@@ -1,0 +1,80 @@
+// The forward of the ranks of one device, in one launch: rows into the pool, FC1 with SwiGLU, FC2
+// behind it, results to their sources, y. docs/kernels/forward.md tells the whole of it.
+//
+// A CTA's warps: producer, scheduler, storer, comm | 4 math | 4 math.
+#pragma once
+
+#include "megaflux/comm/entry_exit_device.cuh"
+#include "megaflux/layer/mega/roles/combine_device.cuh"
+#include "megaflux/layer/mega/roles/dispatch_device.cuh"
+#include "megaflux/layer/mega/roles/math_device.cuh"
+#include "megaflux/layer/mega/roles/producer_device.cuh"
+#include "megaflux/layer/mega/roles/scheduler_device.cuh"
+#include "megaflux/layer/mega/roles/storer_device.cuh"
+#include "megaflux/layer/mega/unit_table_device.cuh"
+
+namespace megaflux::mega {
+
+__device__ __forceinline__ void run_comm(const CtaView& cta) {
+  if (!cta.is_whole()) return;
+  DeviceRank self = cta.self;
+  self.role = Role::kComm;
+  const CtaView comm = {self, cta.params, cta.rank, cta.shared};
+  Tracer tracer(cta.params.trace, TraceLane::kComm, lane_idx() == 0);
+  bring_rows(comm, tracer);
+  sum_tokens(comm, tracer);
+}
+
+__device__ __forceinline__ void run_load_group(const CtaView& cta) {
+  switch (group_warp_idx()) {
+    case kProducerWarp:
+      if (lane_idx() == 0) load_tiles(cta);
+      break;
+    case kSchedulerWarp:
+      hand_out(cta, task_order(cta.params, cta.rank, cta.self.num_ctas));
+      break;
+    case kStorerWarp:
+      store_tiles(cta);
+      break;
+    default:
+      run_comm(cta);
+  }
+}
+
+__device__ __forceinline__ void run_math_group(const CtaView& cta, int32_t group) {
+  const bool is_writer = threadIdx.x % sm90::kWarpgroupThreads == 0;
+  Tracer tracer(cta.params.trace, group == 0 ? TraceLane::kMath0 : TraceLane::kMath1, is_writer);
+  multiply_tiles(cta, group, tracer);
+  if (cta.is_whole()) sum_tokens(cta, tracer);
+}
+
+__global__ void __launch_bounds__(kNumThreads, 1)
+    forward_kernel(const __grid_constant__ DeviceContext context,
+                   const __grid_constant__ ForwardParams params) {
+  extern __shared__ __align__(1024) std::byte memory[];
+  auto& shared = *reinterpret_cast<ForwardShared*>(memory);
+  const DeviceRank self = begin_launch(context);
+  const MegaRank& rank = params.ranks[self.local_idx];
+  if (threadIdx.x == 0) make_barriers(shared);
+  if (self.cta == 0) build_units(params, rank, reinterpret_cast<uint64_t*>(shared.staged));
+  cuda::ptx::fence_proxy_async();  // the scratch becomes the copy engine's
+  const EntryOutcome outcome = self.cta == 0 ? enter(self, params.words) : join_entry(self);
+  __syncthreads();
+  if (outcome != EntryOutcome::kEntered) {
+    end_launch(self);
+    return;
+  }
+  const CtaView cta = {self, params, rank, shared};
+  const int32_t group = static_cast<int32_t>(threadIdx.x) / sm90::kWarpgroupThreads;
+  if (group == kLoadGroup) {
+    sm90::give_registers<kLoadRegisters>();
+    run_load_group(cta);
+  } else {
+    sm90::take_registers<kMathRegisters>();
+    run_math_group(cta, group - kFirstMathGroup);
+  }
+  __syncwarp();  // single lanes have had roles
+  leave(self);
+}
+
+}  // namespace megaflux::mega

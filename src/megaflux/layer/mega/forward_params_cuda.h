@@ -1,0 +1,57 @@
+// ForwardParams: the argument of the forward kernel, made by MegaForward.
+#pragma once
+
+#include <cstdint>
+
+#include "megaflux/comm/entry_words.h"
+#include "megaflux/comm/row_map_device.cuh"
+#include "megaflux/layer/mega/kernel_trace_device.cuh"
+#include "megaflux/layer/mega/mega_fields.h"
+#include "megaflux/layer/mega/tensor_map_cuda.h"
+#include "megaflux/moe/routing.h"
+#include "megaflux/moe/work_list_device.cuh"
+
+namespace megaflux {
+
+// What of a launch is done.
+enum class ForwardStages : uint8_t {
+  kWhole,
+  // The two GEMMs alone, over the rows that the last whole launch left in the pool; y is not
+  // written. For measuring, with a pool that holds all rows.
+  kGemms,
+};
+
+// One rank of the device, pointers to this device's memory.
+struct MegaRank {
+  std::byte* space = nullptr;      // WorkspaceFields
+  const MegaMaps* maps = nullptr;  // [1]
+  const float* b1 = nullptr;       // [E_local + s, 2I] or null
+  const float* b2 = nullptr;       // [E_local + s, H] or null
+  const Bf16* x = nullptr;         // [T, H]
+  Bf16* y = nullptr;               // [T, H]
+  RoutingView routing;
+  WorkListView work;
+  RowMapView rows;
+};
+
+struct ForwardParams {
+  MegaFields fields;
+  WorkspaceFields space;
+  RouteFields routes;
+  EntryWords words;
+  Activation activation;
+  ForwardStages stages = ForwardStages::kWhole;
+  bool is_gate_first = true;
+  int32_t num_experts = 0;
+  int32_t hidden = 0;
+  int32_t inter = 0;
+  int32_t fc1_columns = 0;
+  int32_t fc2_columns = 0;
+  int32_t unit_tiles = 0;
+  int32_t pool_tiles = 0;
+  int32_t lag_waves = 1;
+  TraceBuffer trace;
+  MegaRank ranks[kMaxMegaRanks];  // [num_local]
+};
+
+}  // namespace megaflux

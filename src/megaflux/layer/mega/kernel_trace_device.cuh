@@ -1,0 +1,96 @@
+// Kernel trace: when a CTA's roles did what, as spans in device memory. Compiled in where
+// MF_KERNEL_TRACE is defined; elsewhere nothing of it is left. bench/gpu/forward_trace writes it as
+// a file for a viewer of Chrome traces.
+//
+// Each lane of the trace (a role of a CTA) has one writer and a fixed number of records; a span
+// that finds no room is dropped.
+#pragma once
+
+#include <cuda/ptx>
+
+#include <cstdint>
+
+namespace megaflux {
+
+enum class TraceLane : int32_t { kProducer, kStorer, kComm, kMath0, kMath1 };
+inline constexpr int32_t kTraceLanes = 5;  // a CTA
+
+enum class TraceKind : int32_t {
+  kNone,      // no record
+  kClock,     // begin = clock64, end = globaltimer in ns: first and last of a lane
+  kAwait,     // producer: inputs of a task
+  kLoad,      // producer: all stages of a task
+  kStore,     // storer: output of a task
+  kBring,     // comm: rows of a piece; index = row tile
+  kSum,       // comm and math: y of a token, the wait for its results included; index = token
+  kMultiply,  // math: products of a task
+  kFinish,    // math: what follows them
+};
+
+// 24 bytes. Of a task, index = 2 (row tile * 1024 + column tile) + (FC2 ? 1 : 0).
+struct TraceRecord {
+  TraceKind kind = TraceKind::kNone;
+  int32_t index = 0;
+  int64_t begin = 0;  // clock64 of the SM
+  int64_t end = 0;
+};
+
+struct TraceBuffer {
+  TraceRecord* records = nullptr;  // [CTAs, kTraceLanes, capacity], zeroed before a launch; or null
+  int32_t capacity = 0;
+};
+
+namespace mega {
+
+#ifdef MF_KERNEL_TRACE
+
+class Tracer {
+ public:
+  // One writing thread a lane; the others pass is_writer = false.
+  __device__ __forceinline__ Tracer(const TraceBuffer& buffer, TraceLane lane, bool is_writer) {
+    if (!is_writer || buffer.records == nullptr) return;
+    const int64_t place = int64_t{blockIdx.x} * kTraceLanes + static_cast<int32_t>(lane);
+    next_ = buffer.records + place * buffer.capacity;
+    end_ = next_ + buffer.capacity - 1;  // the last place is for the clock at the end
+    clock();
+  }
+  __device__ __forceinline__ ~Tracer() {
+    if (next_ == nullptr) return;
+    ++end_;
+    clock();
+  }
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  __device__ __forceinline__ void begin() { begin_ = clock64(); }
+  __device__ __forceinline__ void end(TraceKind kind, int32_t index) {
+    write({kind, index, begin_, clock64()});
+  }
+
+ private:
+  __device__ __forceinline__ void clock() {
+    const auto now = static_cast<int64_t>(cuda::ptx::get_sreg_globaltimer());
+    write({TraceKind::kClock, 0, clock64(), now});
+  }
+  __device__ __forceinline__ void write(const TraceRecord& record) {
+    if (next_ != nullptr && next_ < end_) *next_++ = record;
+  }
+
+  TraceRecord* next_ = nullptr;
+  TraceRecord* end_ = nullptr;
+  int64_t begin_ = 0;
+};
+
+#else
+
+class Tracer {
+ public:
+  __device__ __forceinline__ Tracer(const TraceBuffer&, TraceLane, bool) {}
+  __device__ __forceinline__ void begin() {}
+  __device__ __forceinline__ void end(TraceKind, int32_t) {}
+};
+
+#endif
+
+}  // namespace mega
+}  // namespace megaflux

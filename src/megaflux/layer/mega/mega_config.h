@@ -1,0 +1,52 @@
+// MegaConfig: the numbers of a layer on the GPU, chosen once at creation, and what they cost.
+//
+// Example: E = 16, K = 8, T_max = 8192, s = 0 on one rank: C = ceil(1.25 * 8192 * 8) + 128 * 16 =
+// 83,968 rows = 656 tiles. At H = 4096, I = 1536 the row pools are 656 MiB (x) and 246 MiB (A), the
+// results 512 MiB.
+#pragma once
+
+#include <cstdint>
+
+#include "megaflux/moe/layer_shape.h"
+
+namespace megaflux {
+
+// Tiles of the output of one GEMM, kTileRows x kTileColumns, computed kTileDepth of K at a time.
+inline constexpr int32_t kTileColumns = 256;
+inline constexpr int32_t kTileDepth = 64;
+// Columns of an output that pass through shared memory at a time; H and I are multiples.
+inline constexpr int32_t kStagedColumns = 64;
+// Of FC1's 256 columns, 128 are gates and 128 ups of the same channels.
+inline constexpr int32_t kTileChannels = kTileColumns / 2;
+// Row tiles that share a tile of weights while it is in the L2 cache.
+inline constexpr int32_t kUnitTiles = 8;
+// Tokens whose results are counted in one word.
+inline constexpr int32_t kCountedTokens = 8;
+// Ranks of one device that one launch can serve.
+inline constexpr int32_t kMaxMegaRanks = 1;
+
+struct MegaConfig {
+  LayerShape shape;           // bf16; H and I multiples of 64; E up to 1024
+  int32_t num_ranks = 1;      // P, which is 1
+  int32_t replica_slots = 0;  // s, places behind the owned experts in the weight pool, 0 ... 8
+  int32_t max_tokens = 0;     // T_max, tokens a rank
+  int64_t pool_rows = 0;      // C, cut to whole tiles; 0 = ceil(1.25 T_max K) + 128 (E_local + s)
+  int32_t num_sms = 0;        // of the rank; 0 = all of the device
+  int32_t lag_waves = 2;      // FC2 trails FC1 by this many tasks a CTA, 1 ... 64
+
+  // Of a resolved config.
+  int32_t num_weights() const { return shape.num_experts + replica_slots; }  // in the weight pool
+  int32_t pool_tiles() const;
+  // Tiles of the longest list: every row of every rank is this rank's.
+  int32_t max_tiles() const;
+  int32_t fc1_columns() const;  // N tiles of FC1, ceil(I / 128)
+  int32_t fc2_columns() const;  // N tiles of FC2, ceil(H / 256)
+  // Tiles of a unit: kUnitTiles, or fewer in a small pool.
+  int32_t unit_tiles() const;
+};
+
+// The config with every default filled in; `device_sms` are those of the device. Throws kBadInput
+// naming the field, its value and its limit, kUnsupported for a shape that this executor lacks.
+MegaConfig resolve_config(MegaConfig config, int32_t device_sms);
+
+}  // namespace megaflux

@@ -1,0 +1,30 @@
+#include "megaflux/layer/mega/mega_fields.h"
+
+#include "megaflux/base/math.h"
+
+namespace megaflux {
+
+MegaFields add_mega_fields(Layout& layout, const MegaConfig& config) {
+  const auto results = static_cast<size_t>(config.max_tokens) * config.shape.topk;
+  const auto groups = static_cast<size_t>(ceil_div(config.max_tokens, kCountedTokens));
+  const auto tiles = static_cast<size_t>(config.max_tiles());
+  return {.results = layout.add<Bf16>("mega.results", results * config.shape.hidden),
+          .y_count = layout.add_counters("mega.y_count", groups),
+          .x_full = layout.add_counters("mega.x_full", tiles),
+          .a_full = layout.add_counters("mega.a_full", tiles),
+          .o_done = layout.add_counters("mega.o_done", tiles),
+          .next_task = layout.add_counters("mega.next_task", 1),
+          .next_token = layout.add_counters("mega.next_token", 1)};
+}
+
+WorkspaceFields add_workspace_fields(Layout& layout, const MegaConfig& config) {
+  const auto rows = static_cast<size_t>(config.pool_rows);
+  const auto tiles = static_cast<size_t>(config.max_tiles());
+  return {.x = layout.add<Bf16>("mega.x", rows * config.shape.hidden),
+          .a = layout.add<Bf16>("mega.a", rows * config.shape.inter),
+          .origins = layout.add<RowOrigin>("mega.origins", tiles * kTileRows),
+          .units = layout.add<Unit>("mega.units", tiles + 1),
+          .num_units = layout.add<int32_t>("mega.num_units", 1)};
+}
+
+}  // namespace megaflux

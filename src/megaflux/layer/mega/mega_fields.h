@@ -1,0 +1,40 @@
+// Where a layer on the GPU stands in memory: the words and results that ranks share, in the group's
+// heap, and what a rank has for itself, in one allocation.
+//
+// Example: T_max = 256, K = 4, H = 1024, 16 experts, C = 3,328 rows: the heap holds 1,024 results
+// of 2 KB and 32 + 3 x 24 + 2 words in two banks, the workspace 6.5 MiB of rows.
+#pragma once
+
+#include <cstdint>
+
+#include "megaflux/base/bf16.h"
+#include "megaflux/comm/layout.h"
+#include "megaflux/comm/row_map.h"
+#include "megaflux/layer/mega/mega_config.h"
+#include "megaflux/layer/mega/tasks.h"
+
+namespace megaflux {
+
+// In every rank's heap. docs/memory_order.md says who writes a word and who waits for it.
+struct MegaFields {
+  Field<Bf16> results;      // [T_max K, H] O of each (token, k), written by whoever computed it
+  CounterField y_count;     // [ceil(T_max / 8)] results of a token group that have arrived
+  CounterField x_full;      // [max_tiles] rows of a tile that are in the pool
+  CounterField a_full;      // [max_tiles] FC1 tasks of a tile whose A is in the pool
+  CounterField o_done;      // [max_tiles] FC2 tasks of a tile that are done
+  CounterField next_task;   // [1] tasks given out beyond the first of each CTA
+  CounterField next_token;  // [1] tokens given out for their sums
+};
+MegaFields add_mega_fields(Layout& layout, const MegaConfig& config);
+
+// Of one rank, in its device's memory; nobody else reaches it.
+struct WorkspaceFields {
+  Field<Bf16> x;             // [C, H] rows in list order
+  Field<Bf16> a;             // [C, I] their activations
+  Field<RowOrigin> origins;  // [128 max_tiles] of each row; source -1 = padding
+  Field<Unit> units;         // [max_tiles + 1]
+  Field<int32_t> num_units;  // [1]
+};
+WorkspaceFields add_workspace_fields(Layout& layout, const MegaConfig& config);
+
+}  // namespace megaflux

@@ -1,0 +1,219 @@
+// Role math: two warpgroups, each 64 rows of a task's 128 x 256 tile. Waits for tasks, for stages
+// that are loaded and for staged_empty; signals stage_empty, staged_full and pushed.
+//
+// One product group stays in flight: a stage is given back when the next one's products have been
+// issued.
+#pragma once
+
+#include "megaflux/layer/mega/activation_device.cuh"
+#include "megaflux/layer/mega/arch/sm90/warp_device.cuh"
+#include "megaflux/layer/mega/arch/sm90/wgmma_device.cuh"
+#include "megaflux/layer/mega/cta_device.cuh"
+
+namespace megaflux::mega {
+
+using sm90::kAccumulators;
+
+// Where a thread's accumulators stand: rows `row` and row + 8 of the warpgroup's, columns 8 j +
+// column, + 1 of each j.
+struct ThreadPlace {
+  int32_t row = 16 * group_warp_idx() + lane_idx() / 4;
+  int32_t column = 2 * (lane_idx() % 4);
+};
+
+__device__ __forceinline__ void multiply_tile(ForwardShared& shared, int32_t group,
+                                              int32_t num_steps, RingPlace<kStages>& stage,
+                                              float (&acc)[kAccumulators]) {
+  constexpr int32_t kHalf = kGroupRows * kTileDepth;
+  int32_t before = 0;
+  for (int32_t step = 0; step < num_steps; ++step, stage.advance()) {
+    await_barrier(shared.stage_full[stage.index], stage.parity);
+    const uint64_t a = sm90::matrix_descriptor(shared.rows[stage.index] + group * kHalf);
+    const uint64_t b = sm90::matrix_descriptor(shared.weights[stage.index]);
+    sm90::begin_products();
+#pragma unroll
+    for (int32_t u = 0; u < kTileDepth / 16; ++u) {
+      const uint64_t offset = u * sm90::kDepthStep;
+      sm90::multiply_64x256x16(acc, a + offset, b + offset, step > 0 || u > 0);
+    }
+    sm90::commit_products();
+    sm90::await_products<1>();
+    if (step > 0 && lane_idx() == 0) arrive(shared.stage_empty[before]);
+    before = stage.index;
+  }
+  sm90::await_accumulators(acc);
+  if (lane_idx() == 0) arrive(shared.stage_empty[before]);
+}
+
+// Two 8-column groups, each given for a thread's two rows, into the staged columns 8 chunk, ... of
+// the warp's 16 rows.
+__device__ __forceinline__ void stage_pair(Bf16* staged, int32_t chunk,
+                                           const uint32_t (&values)[4]) {
+  const int32_t lane = lane_idx();
+  const int32_t row = 16 * group_warp_idx() + lane % 16;
+  const int32_t place = (chunk + lane / 16) ^ (row % 8);
+  sm90::store_matrices(staged + row * kStagedColumns + 8 * place, values);
+}
+
+// fp32 biases of column groups that a thread holds, two columns of each.
+__device__ __forceinline__ void add_bias(const float* bias, float* acc) {
+  const float2 two = *reinterpret_cast<const float2*>(bias);
+  acc[0] += two.x;
+  acc[1] += two.y;
+  acc[2] += two.x;
+  acc[3] += two.y;
+}
+
+// Z of a thread's 16 columns in 64 channels of a tile, 8 a row, and which of its two rows exist.
+struct ThreadZ {
+  const float* z;
+  bool is_kept[2];
+};
+
+// A of 64 channels into shared memory.
+template <Activation::Kind kKind, bool kIsGateFirst>
+__device__ __forceinline__ void stage_channels(const Activation& activation, const ThreadZ& of,
+                                               Bf16* staged) {
+  constexpr int32_t kGate = kIsGateFirst ? 0 : 4, kUp = 4 - kGate;
+#pragma unroll
+  for (int32_t j = 0; j < 8; j += 2) {
+    uint32_t values[4];
+#pragma unroll
+    for (int32_t i = 0; i < 4; ++i) {
+      const float* const z = of.z + 8 * (j + i / 2) + 2 * (i % 2);
+      const float low = activate<kKind>(activation, z[kGate], z[kUp]);
+      const float high = activate<kKind>(activation, z[kGate + 1], z[kUp + 1]);
+      values[i] = of.is_kept[i % 2] ? sm90::pack_bf16(low, high) : 0;
+    }
+    stage_pair(staged, j, values);
+  }
+}
+
+__device__ __forceinline__ void stage_channels(const ForwardParams& params, const ThreadZ& of,
+                                               Bf16* staged) {
+  using Kind = Activation::Kind;
+  const Activation& activation = params.activation;
+  if (activation.kind == Kind::kSwiGlu) {
+    if (params.is_gate_first) {
+      stage_channels<Kind::kSwiGlu, true>(activation, of, staged);
+    } else {
+      stage_channels<Kind::kSwiGlu, false>(activation, of, staged);
+    }
+  } else if (params.is_gate_first) {
+    stage_channels<Kind::kClampedSwiGlu, true>(activation, of, staged);
+  } else {
+    stage_channels<Kind::kClampedSwiGlu, false>(activation, of, staged);
+  }
+}
+
+// A of one task: SwiGLU in registers, 64 channels at a time through shared memory.
+__device__ __forceinline__ void finish_fc1(const CtaView& cta, const Task& task, int32_t group,
+                                           RingPlace<1>& staged, float (&acc)[kAccumulators]) {
+  const ForwardParams& params = cta.params;
+  const ThreadPlace place;
+  const int32_t num_rows = task.num_rows - group * kGroupRows;
+#pragma unroll
+  for (int32_t half = 0; half < 2; ++half) {
+    const int32_t first = task.column * kTileChannels + half * kStagedColumns;
+    if (first >= params.inter) break;
+    float* const z = acc + 64 * half;
+    if (cta.rank.b1 != nullptr) {
+      const float* const b1 = cta.rank.b1 + int64_t{task.weight_slot} * 2 * params.inter + first;
+#pragma unroll
+      for (int32_t j = 0; j < 8; ++j) {
+        add_bias(b1 + 8 * j + place.column, z + 8 * j);
+        add_bias(b1 + params.inter + 8 * j + place.column, z + 8 * j + 4);
+      }
+    }
+    await_barrier(cta.shared.staged_empty[group], staged.parity ^ 1);
+    stage_channels(params, {z, {place.row < num_rows, place.row + 8 < num_rows}},
+                   cta.shared.staged[group]);
+    cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
+    arrive_as_warp(cta.shared.staged_full[group]);
+    staged.advance();
+  }
+}
+
+// Where the results of the 4 rows go that a lane writes 16 bytes of at a time; null = nowhere.
+struct ResultRows {
+  static constexpr int32_t kRows = 4;
+  Bf16* rows[kRows];
+
+  __device__ __forceinline__ ResultRows(const CtaView& cta, const Task& task, int32_t group) {
+    const ForwardParams& params = cta.params;
+    const RowOrigin* const origins = cta.space(params.space.origins) +
+                                     int64_t{task.tile} * kTileRows + group * kGroupRows +
+                                     16 * group_warp_idx() + lane_idx() / 8;
+#pragma unroll
+    for (int32_t i = 0; i < kRows; ++i) {
+      const RowOrigin origin = origins[4 * i];
+      const int64_t pair = int64_t{origin.token} * cta.rank.routing.topk + origin.k;
+      const bool is_row = origin.source >= 0 && !cta.is_stopped();
+      rows[i] = is_row ? cta.self.group.heap.at(origin.source, params.fields.results) +
+                             pair * params.hidden
+                       : nullptr;
+    }
+  }
+};
+
+// O of one task: rounded once, each row to its place among the results of its source.
+__device__ __forceinline__ void finish_fc2(const CtaView& cta, const Task& task, int32_t group,
+                                           const RingPlace<1>& staged,
+                                           float (&acc)[kAccumulators]) {
+  const int32_t hidden = cta.params.hidden;
+  const ThreadPlace place;
+  const ResultRows results(cta, task, group);
+  Bf16* const out = cta.shared.staged[group];
+  await_barrier(cta.shared.staged_empty[group], staged.parity ^ 1);
+#pragma unroll
+  for (int32_t quarter = 0; quarter < 4; ++quarter) {
+    const int32_t first = task.column * kTileColumns + quarter * kStagedColumns;
+    if (first >= hidden) break;
+    if (cta.rank.b2 != nullptr) {
+      const float* const b2 = cta.rank.b2 + int64_t{task.weight_slot} * hidden + first;
+#pragma unroll
+      for (int32_t j = 0; j < 8; ++j)
+        add_bias(b2 + 8 * j + place.column, acc + 32 * quarter + 4 * j);
+    }
+#pragma unroll
+    for (int32_t j = 0; j < 8; j += 2) {
+      const float* const o = acc + 32 * quarter + 4 * j;
+      const uint32_t values[4] = {sm90::pack_bf16(o[0], o[1]), sm90::pack_bf16(o[2], o[3]),
+                                  sm90::pack_bf16(o[4], o[5]), sm90::pack_bf16(o[6], o[7])};
+      stage_pair(out, j, values);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int32_t i = 0; i < ResultRows::kRows; ++i) {
+      const int32_t row = 16 * group_warp_idx() + lane_idx() / 8 + 4 * i;
+      const int32_t chunk = lane_idx() % 8;
+      const auto* const from =
+          reinterpret_cast<const uint4*>(out + row * kStagedColumns + 8 * (chunk ^ (row % 8)));
+      if (results.rows[i] == nullptr) continue;
+      *reinterpret_cast<uint4*>(results.rows[i] + first + 8 * chunk) = *from;
+    }
+    __syncwarp();
+  }
+}
+
+__device__ __forceinline__ void multiply_tiles(const CtaView& cta, int32_t group, Tracer& tracer) {
+  float acc[kAccumulators];
+  RingPlace<kStages> stage;
+  RingPlace<1> staged;
+  for (TaskReader reader(cta); reader.next(); reader.done_as_warp()) {
+    const Task task = reader.task();
+    tracer.begin();
+    multiply_tile(cta.shared, group, cta.depth_steps(task.phase), stage, acc);
+    tracer.end(TraceKind::kMultiply, trace_index(task));
+    tracer.begin();
+    if (task.phase == Phase::kFc1) {
+      finish_fc1(cta, task, group, staged, acc);
+    } else {
+      finish_fc2(cta, task, group, staged, acc);
+    }
+    arrive_as_warp(cta.shared.pushed[group][reader.slot()]);
+    tracer.end(TraceKind::kFinish, trace_index(task));
+  }
+}
+
+}  // namespace megaflux::mega

@@ -1,0 +1,145 @@
+// What must not show in a result shows in no bit of it: order of parts, number of SMs, lag, pools
+// that are rings, delays, repeats, captured launches. And y is, bit for bit, what its definition
+// makes of the results.
+#include "layer_mega/forward_rig.cuh"
+
+namespace megaflux {
+namespace {
+
+using test::case_of;
+using test::ForwardRig;
+using test::Knobs;
+using test::kTolerance;
+using test::reference_y;
+using test::relative_error;
+using test::shape_of;
+using test::value_of;
+
+LayerCase plain_case() {
+  const int32_t tokens = gpu::by_size(700, 60, 700);
+  return case_of(shape_of(6, 3, 320, 192), tokens, RouteKind::kSkewed);
+}
+
+// The parts in another order, as tiles of the list.
+void shuffle_parts(ForwardRig& rig, uint64_t seed) {
+  const DeviceHeadFields& fields = rig.layer().head_fields();
+  const WorkListHeader header = rig.download(fields.work)[0];
+  std::vector<Part> parts = rig.download(fields.parts);
+  Rng rng(seed);
+  for (int32_t i = header.num_parts; i > 1; --i) {
+    std::swap(parts[i - 1], parts[rng.below(static_cast<uint32_t>(i))]);
+  }
+  int32_t tile = 0;
+  for (int32_t i = 0; i < header.num_parts; ++i) {
+    parts[i].first_tile = tile;
+    tile += parts[i].num_tiles;
+  }
+  rig.upload(fields.parts, std::span<const Part>(parts));
+}
+
+TEST(MegaForwardBits, OrderOfPartsSmsLagAndPool) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(plain_case(), 3);
+  ForwardRig plain(data);
+  const std::vector<uint16_t> expected = plain.step();
+  ASSERT_LE(relative_error(expected, reference_y(data)), kTolerance);
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    shuffle_parts(plain, seed);
+    EXPECT_EQ(plain.forward(), expected) << "order " << seed;
+  }
+  for (const Knobs& knobs :
+       {Knobs{.num_sms = 1}, Knobs{.num_sms = 7, .lag_waves = 1}, Knobs{.lag_waves = 64},
+        Knobs{.pool_rows = 128}, Knobs{.pool_rows = 256}, Knobs{.pool_rows = 640},
+        Knobs{.pool_rows = 1152, .num_sms = 3}, Knobs{.pool_rows = 1 << 20}}) {
+    ForwardRig rig(data, knobs);
+    EXPECT_EQ(rig.step(), expected)
+        << "C " << knobs.pool_rows << ", SMs " << knobs.num_sms << ", lag " << knobs.lag_waves;
+  }
+}
+
+TEST(MegaForwardBits, RepeatsUnderDelays) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(plain_case(), 4);
+  for (const int64_t pool_rows : {int64_t{0}, int64_t{512}}) {
+    ForwardRig rig(data, {.pool_rows = pool_rows});
+    const std::vector<uint16_t> expected = rig.step();
+    for (int repeat = 0; repeat < gpu::by_size(12, 2, 200); ++repeat) {
+      rig.layer().group().set_delay_fuzz(1 + repeat);
+      EXPECT_EQ(rig.forward(), expected) << "repeat " << repeat;
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(MegaForwardBits, YIsTheOrderedSumOfTheResults) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(case_of(shape_of(8, 8, 128, 64), 50, RouteKind::kHoles), 5);
+  ForwardRig rig(data);
+  const std::vector<uint16_t> y = rig.step();
+  const auto results = rig.download(rig.layer().fields().results);
+  const RoutingView& routing = data.routing[0];
+  for (int32_t token = 0; token < routing.num_tokens; ++token) {
+    for (int32_t column = 0; column < 128; ++column) {
+      float sum = 0;
+      for (int32_t k = 0; k < routing.topk; ++k) {
+        const int64_t pair = int64_t{token} * routing.topk + k;
+        if (routing.expert_at(token, k) < 0) continue;
+        sum = std::fma(routing.topk_weights[pair], static_cast<float>(results[pair * 128 + column]),
+                       sum);
+      }
+      ASSERT_EQ(y[int64_t{token} * 128 + column], Bf16(sum).bits) << token << " " << column;
+    }
+  }
+}
+
+TEST(MegaForwardBits, TokensBehindTheValidOnesAreZeros) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(case_of(shape_of(4, 2, 128, 64), 60), 8);
+  ForwardRig rig(data);
+  const std::vector<uint16_t> all = rig.step();
+  for (const int32_t num_valid : {59, 13, 0}) {
+    rig.limit_tokens(num_valid);  // the ids behind it are experts
+    std::vector<uint16_t> expected = all;
+    std::fill(expected.begin() + num_valid * 128, expected.end(), uint16_t{0});
+    EXPECT_EQ(rig.step(), expected) << num_valid;
+  }
+}
+
+TEST(MegaForwardBits, CapturedLaunchesTakeNewIds_IC_32) {
+  MF_NEEDS_GPUS(1);
+  const LayerCase layer_case = plain_case();
+  const StepData data(layer_case, 6);
+  ForwardRig rig(data);
+  const std::vector<uint16_t> first = rig.step();
+  cudaStream_t stream = rig.layer().group().stream(0);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  rig.layer().launch_head(rig.routing());
+  rig.layer().launch_forward(rig.inputs());
+  MF_CUDA(cudaStreamEndCapture(stream, &graph));
+  MF_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  const std::vector<std::byte> ids = rig.ids().download();
+  std::vector<std::byte> reversed(ids.size());
+  const size_t row = layer_case.shape.topk * sizeof(int32_t);  // the last token first
+  for (size_t at = 0; at < ids.size(); at += row) {
+    std::copy_n(ids.begin() + at, row, reversed.end() - at - row);
+  }
+  const auto replay = [&](const std::vector<std::byte>& with) {
+    rig.ids().upload(std::span<const std::byte>(with));
+    rig.y().poison();
+    MF_CUDA(cudaGraphLaunch(exec, stream));
+    rig.layer().group().synchronize();
+    return rig.y().download();
+  };
+  const std::vector<uint16_t> other = replay(reversed);
+  EXPECT_EQ(replay(ids), first);
+  EXPECT_NE(other, first);
+  rig.ids().upload(std::span<const std::byte>(reversed));
+  EXPECT_EQ(rig.step(), other);
+  MF_CUDA(cudaGraphExecDestroy(exec));
+  MF_CUDA(cudaGraphDestroy(graph));
+}
+
+}  // namespace
+}  // namespace megaflux
