@@ -31,6 +31,9 @@ MF_HOST_DEVICE constexpr int32_t most_ranks(PlannerLanes lanes) {
   return lanes == PlannerLanes::kNarrow32 || lanes == PlannerLanes::kCost32 ? 32 : 64;
 }
 
+// Shared memory that a planner leaves to a kernel in which it is one part.
+inline constexpr size_t kPlannerCallerBytes = 8 * 1024;
+
 struct DevicePlannerParams {
   PlanDims dims;      // block_rows as in the plan: 1 for quota
   int32_t units = 1;  // of the problem in a block of the cost model

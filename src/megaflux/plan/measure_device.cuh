@@ -9,16 +9,17 @@
 
 namespace megaflux {
 
-// Zeroes what is counted into.
-__device__ inline void clear_counts(const DevicePlannerParams& params, PlannerMemory& memory) {
+// Zeroes what is counted into. The block's first `num_threads` threads.
+__device__ inline void clear_counts(const DevicePlannerParams& params, int32_t num_threads,
+                                    PlannerMemory& memory) {
   const auto t = static_cast<int32_t>(threadIdx.x);
   if (t == 0) memory.facts = PlannerFacts{};
   MF_UNROLL(1)
-  for (int32_t e = t; e < params.dims.num_experts; e += block_threads()) memory.rows[e] = 0;
+  for (int32_t e = t; e < params.dims.num_experts; e += num_threads) memory.rows[e] = 0;
   MF_UNROLL(1)
-  for (int32_t q = t; q < params.num_places; q += block_threads()) memory.fixed_load[q] = 0;
+  for (int32_t q = t; q < params.num_places; q += num_threads) memory.fixed_load[q] = 0;
   MF_UNROLL(1)
-  for (int32_t r = t; r < params.dims.num_ranks; r += block_threads()) memory.rank_blocks[r] = 0;
+  for (int32_t r = t; r < params.dims.num_ranks; r += num_threads) memory.rank_blocks[r] = 0;
 }
 
 // An expert's entries of the tables of the configuration.
@@ -34,18 +35,19 @@ __device__ inline ExpertTables load_tables(const DevicePlannerParams& params, in
           static_cast<int16_t>(params.owner_place[e])};
 }
 
-// Brings the tables near. `first` are those of the thread's first expert, loaded before.
+// Brings the tables near. The block's first `num_threads` threads; `first` are those of the
+// thread's first expert, loaded before.
 __device__ inline void copy_tables(const DevicePlannerParams& params, const ExpertTables& first,
-                                   PlannerMemory& memory) {
+                                   int32_t num_threads, PlannerMemory& memory) {
   const auto t = static_cast<int32_t>(threadIdx.x);
   MF_UNROLL(1)
-  for (int32_t q = t; q < params.num_places + params.num_domains; q += block_threads()) {
+  for (int32_t q = t; q < params.num_places + params.num_domains; q += num_threads) {
     memory.first_owned[q] = params.first_owned[q];
     if (q < params.num_places) memory.ranks[q] = static_cast<int16_t>(params.ranks[q]);
     if (q < params.num_domains) memory.domains[q] = params.domains[q];
   }
   MF_UNROLL(1)
-  for (int32_t e = t; e < params.dims.num_experts; e += block_threads()) {
+  for (int32_t e = t; e < params.dims.num_experts; e += num_threads) {
     const ExpertTables tables = e == t ? first : load_tables(params, e);
     memory.owned[e] = tables.owned;
     memory.owner_of[e] = tables.owner_of;
@@ -53,12 +55,14 @@ __device__ inline void copy_tables(const DevicePlannerParams& params, const Expe
   }
 }
 
-// Adds the rows that `rows` says are on top of expert e; true if they pass 31 bits.
-__device__ inline bool add_rows(int64_t rows, int32_t e, PlannerMemory& memory) {
+// Adds to the rows of expert e. Rows below 0 (-1 stands for any), or rows that pass 31 bits, are an
+// error.
+__device__ inline void add_rows(int64_t rows, int32_t e, PlannerMemory& memory) {
   constexpr uint32_t kMost = 0x7fffffffu;
-  if (rows > kMost) return true;
-  const auto add = static_cast<uint32_t>(rows);
-  return atomicAdd(reinterpret_cast<uint32_t*>(memory.rows) + e, add) + add > kMost;
+  const bool is_wrong = rows < 0 || rows > kMost;
+  const auto add = static_cast<uint32_t>(is_wrong ? 0 : rows);
+  const uint32_t before = atomicAdd(reinterpret_cast<uint32_t*>(memory.rows) + e, add);
+  if (is_wrong || before + add > kMost) memory.facts.error = 1;
 }
 
 // Sums the rows of all sources. Threads are dealt out over experts first and then over sources, so
@@ -82,7 +86,7 @@ __device__ inline void sum_rows(const DevicePlannerParams& params, const int32_t
       is_wrong |= rows < 0;
       sum += rows;
     }
-    if (is_wrong || add_rows(sum, e, memory)) memory.facts.error = 1;
+    add_rows(is_wrong ? -1 : sum, e, memory);
   }
 }
 

@@ -157,42 +157,62 @@ __device__ GateDecision decide(const DevicePlannerParams& params, const StepFact
   return gate;
 }
 
+// What needs no loads: tables come near, and what is counted into is cleared. The block's first
+// `num_threads` threads; ends without a barrier.
+__device__ inline void prepare_plan(const DevicePlannerParams& params, int32_t num_threads,
+                                    PlannerMemory& memory) {
+  const ExpertTables tables = load_tables(params, static_cast<int32_t>(threadIdx.x));
+  clear_counts(params, num_threads, memory);
+  copy_tables(params, tables, num_threads, memory);
+}
+
+// Makes the plan of the rows that memory holds, behind a barrier. Whole block. Returns the status
+// in every thread; if it is kPlanned, the staged plan up to its header is whole for all of them.
+template <class Lanes>
+__device__ DevicePlanStatus plan_rows(const DevicePlannerParams& params, const int32_t* resident,
+                                      std::byte* plan, DevicePlanReport* report,
+                                      PlannerMemory& memory) {
+  count_blocks(params, memory);
+  __syncthreads();
+  const StepFacts step = measure_step<Lanes>(params, memory);
+  DevicePlanReport found = {.num_orphans = static_cast<int32_t>(memory.facts.num_orphans),
+                            .tau = step.tau};
+  if (memory.facts.error != 0 || total_rows(memory) > INT32_MAX ||
+      step.total_blocks > params.max_blocks) {
+    found.status = DevicePlanStatus::kTooManyRows;
+  } else if (found.num_orphans != 0) {
+    found.status = DevicePlanStatus::kOrphans;
+  }
+  if (threadIdx.x == 0) *report = found;  // now, since registers are scarce in what follows
+  if (found.status != DevicePlanStatus::kPlanned) return found.status;
+  const GateDecision gate = decide<Lanes>(params, step, resident, memory);
+  if (threadIdx.x == 0) report->gate = gate;
+  const bool is_refused = gate != GateDecision::kNotAsked && gate != GateDecision::kReplicate;
+  lay_out(params, static_cast<uint16_t>(is_refused ? kPlanGateRefused : 0), resident, memory, plan);
+  return DevicePlanStatus::kPlanned;
+}
+
 // Makes the plan of one step. All threads of a block of kPlannerThreads<Lanes> call it, with
 // params.shared_bytes of shared memory, 16-byte aligned. `loads` is [P, E] rows by source,
 // `resident` [P s] or null (nothing is resident), `plan` has PlanLayout(params.dims).total_bytes
 // and is 16-byte aligned; like `loads` they may be memory that other ranks wrote before a signal
 // this block has seen. Ends with the report and, if its status is kPlanned, the plan written by
 // this block; the caller orders what reads them.
+//
+// A kernel that sums the loads itself calls prepare_plan early, add_rows behind a barrier, and
+// plan_rows behind another one, in the place of this.
 template <class Lanes>
 __device__ void plan_on_device(const DevicePlannerParams& params, const int32_t* loads,
                                const int32_t* resident, std::byte* plan, DevicePlanReport* report,
                                std::byte* shared) {
   PlannerMemory& memory = *reinterpret_cast<PlannerMemory*>(shared);
   const ExpertTables tables = load_tables(params, static_cast<int32_t>(threadIdx.x));
-  clear_counts(params, memory);
+  clear_counts(params, block_threads(), memory);
   __syncthreads();
   sum_rows(params, loads, memory);
-  copy_tables(params, tables, memory);
+  copy_tables(params, tables, block_threads(), memory);
   __syncthreads();
-  count_blocks(params, memory);
-  __syncthreads();
-  const StepFacts step = measure_step<Lanes>(params, memory);
-  DevicePlanStatus status = DevicePlanStatus::kPlanned;
-  if (memory.facts.error != 0 || total_rows(memory) > INT32_MAX ||
-      step.total_blocks > params.max_blocks) {
-    status = DevicePlanStatus::kTooManyRows;
-  } else if (memory.facts.num_orphans != 0) {
-    status = DevicePlanStatus::kOrphans;
-  }
-  GateDecision gate = GateDecision::kNotAsked;
-  if (status == DevicePlanStatus::kPlanned) {
-    gate = decide<Lanes>(params, step, resident, memory);
-    const bool refused = gate != GateDecision::kNotAsked && gate != GateDecision::kReplicate;
-    lay_out(params, static_cast<uint16_t>(refused ? kPlanGateRefused : 0), resident, memory, plan);
-  }
-  if (threadIdx.x == 0) {
-    *report = {status, gate, static_cast<int32_t>(memory.facts.num_orphans), step.tau};
-  }
+  plan_rows<Lanes>(params, resident, plan, report, memory);
 }
 
 // Calls f.template operator()<Lanes>() with the lanes of the parameters.
