@@ -2,6 +2,7 @@
 // that are rings, delays, repeats, captured launches. And y is, bit for bit, what its definition
 // makes of the results.
 #include "layer_mega/forward_rig.cuh"
+#include "megaflux/base/rng.h"
 
 namespace megaflux {
 namespace {
