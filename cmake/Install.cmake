@@ -9,6 +9,14 @@ install(TARGETS megaflux EXPORT megaflux-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/megaflux/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/megaflux
   FILES_MATCHING PATTERN "*.h")
+if(MEGAFLUX_CUDA)
+  # In an export of its own: who does not ask for it needs no CUDA toolkit.
+  install(TARGETS megaflux_cuda EXPORT megaflux-cuda-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT megaflux-cuda-targets NAMESPACE megaflux:: DESTINATION ${package_dir})
+  # For kernels of one's own.
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/megaflux/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/megaflux
+    FILES_MATCHING PATTERN "*.cuh")
+endif()
 install(EXPORT megaflux-targets NAMESPACE megaflux:: DESTINATION ${package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(TARGET megaflux_cli)

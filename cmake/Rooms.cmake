@@ -46,7 +46,9 @@ function(megaflux_cuda_room name depends)
   endif()
   add_library(${target}_cuda STATIC ${sources})
   megaflux_cuda_reports(${target}_cuda)
-  target_link_libraries(${target}_cuda PUBLIC ${target} CUDA::cudart_static PRIVATE megaflux_cuda_options)
+  target_link_libraries(${target}_cuda PUBLIC ${target} CUDA::cudart_static
+                                       PRIVATE $<BUILD_INTERFACE:megaflux_cuda_options>)
+  set_property(GLOBAL APPEND PROPERTY MEGAFLUX_CUDA_ROOMS ${target}_cuda)
   foreach(room IN LISTS depends)
     string(REPLACE "/" "_" lower "megaflux_${room}_cuda")
     if(TARGET ${lower})
@@ -56,7 +58,8 @@ function(megaflux_cuda_room name depends)
 endfunction()
 
 # megaflux_library(LIBRARIES external targets...): the library `megaflux` that users link, made of the objects of
-# every room named so far. BUILD_SHARED_LIBS decides whether it is shared.
+# every room named so far. BUILD_SHARED_LIBS decides whether it is shared. With MEGAFLUX_CUDA the objects of their CUDA
+# halves are a second one over it, `megaflux_cuda`, always static.
 function(megaflux_library)
   cmake_parse_arguments(LIBRARY "" "" "LIBRARIES" ${ARGN})
   get_property(rooms GLOBAL PROPERTY MEGAFLUX_ROOMS)
@@ -71,6 +74,14 @@ function(megaflux_library)
   target_link_libraries(megaflux PRIVATE Threads::Threads ${LIBRARY_LIBRARIES})
   if(MEGAFLUX_SANITIZE)
     target_link_options(megaflux PUBLIC -fsanitize=${MEGAFLUX_SANITIZE})
+  endif()
+  if(MEGAFLUX_CUDA)
+    get_property(rooms GLOBAL PROPERTY MEGAFLUX_CUDA_ROOMS)
+    list(TRANSFORM rooms REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
+    add_library(megaflux_cuda STATIC ${objects})
+    add_library(megaflux::megaflux_cuda ALIAS megaflux_cuda)
+    set_target_properties(megaflux_cuda PROPERTIES LINKER_LANGUAGE CXX)
+    target_link_libraries(megaflux_cuda PUBLIC megaflux CUDA::cudart_static)
   endif()
 endfunction()
 

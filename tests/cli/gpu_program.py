@@ -3,6 +3,7 @@
 Ends with a line of counts, and with status 77 where there is no GPU for the tests that need one. Standard library only.
 """
 
+import json
 import random
 import sys
 import unittest
@@ -101,6 +102,22 @@ class WithGpu(ProgramTest):
         plan = self.same_plan(loads, "--ranks", 4, "--slots", 1, "--block-rows", 16, "--owners", owners, "--speed",
                               speeds, "--resident", resident, "--domains", "0-1,2-3")
         self.assertEqual([3, 3, 2, 2, 1, 1, 0, 0], plan["owner_of"])
+
+    def test_heads_are_timed(self):
+        lines = self.folder / "head.jsonl"
+        shape = ("--experts", 16, "--topk", 2, "--tokens", 64, "--replays", 3, "--commit", "abc", "--out", lines)
+        for ranks in (1, 2):
+            self.ok("bench", "head", "--ranks", ranks, *shape)
+        records = [json.loads(line) for line in lines.read_text().splitlines()]
+        self.assertEqual(["real", "virtual"], [record["case"].split("ranks=")[1] for record in records])
+        for ranks, record in enumerate(records, 1):
+            self.assertEqual(["figure", "value", "unit", "case", "samples", "clock", "gpu_uuid", "commit", "command"],
+                             list(record))
+            self.assertEqual(("head_us", "us", "abc"), (record["figure"], record["unit"], record["commit"]))
+            self.assertTrue(record["case"].startswith(f"op=head,E=16,K=2,P={ranks},T=64,s=2,route=zipf-k3,"
+                                                      "planner=megaflux,objective=forward,ranks="))
+            self.assertEqual(sorted(record["samples"])[1], record["value"])
+            self.assertRegex(record["gpu_uuid"], "^GPU-")
 
     def test_orphans(self):
         found = call("plan", self.loads(), "--ranks", 4, "--inactive", "0", "--backend", "cuda")

@@ -57,4 +57,5 @@ class BenchHead(ProgramTest):
     def test_a_build_without_cuda_says_so(self):
         self.rejected("bench", "head", words=["bench head", "MEGAFLUX_CUDA=ON"])
         self.rejected("bench", "head", "--route", "real-high", words=["--route", "real-high", "zipf-k3"])
+        self.rejected("bench", "head", "--out", self.folder, words=["--out", "folder"])
         self.rejected("bench", "head", "--lambda", 3, words=["--lambda", "backward"])

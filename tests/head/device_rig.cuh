@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -99,24 +100,42 @@ struct HostStep {
   }
 };
 
+struct RigOptions {
+  int32_t max_ctas = 132;
+  uint32_t start_epoch = 0xfffffffdu;     // most tests cross the wrap
+  std::chrono::milliseconds deadline{0};  // 0 = by size
+};
+
+// What one rank does instead of a head.
+enum class RankFault {
+  kStaysAway,      // it launches nothing
+  kOtherLaunch,    // another operation
+  kOtherConfig,    // it enters as a head with another configuration
+  kTellsNoCounts,  // it enters as a head, and is never heard of again
+};
+
 class DeviceRig {
  public:
-  DeviceRig(const HeadConfig& config, std::vector<int32_t> device_of, int32_t max_ctas = 132)
+  DeviceRig(const HeadConfig& config, std::vector<int32_t> device_of,
+            const RigOptions& options = {})
       : config_(config) {
     Layout layout;
     fields_ = add_device_head_fields(
-        layout, config, {.max_ctas = max_ctas, .report_bytes = sizeof(DevicePlanReport)});
-    LocalConfig local{.device_of = device_of, .payload_words = head_payload_words(config)};
-    local.waits.deadline = std::chrono::milliseconds(gpu::by_size(2'000, 60'000, 5'000));
+        layout, config, {.max_ctas = options.max_ctas, .report_bytes = sizeof(DevicePlanReport)});
+    LocalConfig local{.device_of = device_of, .start_epoch = options.start_epoch};
+    local.waits.deadline = options.deadline;
+    if (options.deadline.count() == 0) {
+      local.waits.deadline = std::chrono::milliseconds(gpu::by_size(2'000, 60'000, 5'000));
+    }
     group_ = std::make_unique<LocalGroup>(local, layout);
-    // What a session knows: the lanes are then those that it runs.
-    const int64_t all_rows = int64_t{config.plan.dims.num_ranks} * config.max_tokens * config.topk;
-    const auto max_rows = std::clamp<int64_t>(all_rows, 1, INT32_MAX);
     for (size_t i = 0; i < group_->num_devices(); ++i) {
       const CurrentDevice current(group_->device(i));
       heads_.push_back(std::make_unique<DeviceHead>(config, fields_, group_->ranks_on(i)));
       planners_.push_back(
-          std::make_unique<DevicePlanner>(config.plan, group_->device(i), max_rows));
+          std::make_unique<DevicePlanner>(config.plan, group_->device(i), max_step_rows(config)));
+      const PlanDims& dims = config.plan.dims;
+      residents_.emplace_back(static_cast<size_t>(dims.num_ranks) * dims.replica_slots,
+                              group_->device(i));
     }
     for (const int32_t device : device_of)
       ids_.emplace_back(config.max_tokens, config.topk, device);
@@ -128,11 +147,12 @@ class DeviceRig {
   void set_ids(const std::vector<WideIds>& ids) {
     for (size_t rank = 0; rank < ids.size(); ++rank) ids_[rank].set(ids[rank]);
   }
-  // Experts that the slots hold, [P s]; empty = nothing is said of them.
+  // Experts that the slots hold, [P s]; empty = the next launches are told nothing of them. A
+  // captured launch that was told sees them, too.
   void set_residents(const std::vector<int32_t>& resident) {
-    residents_.clear();
-    for (size_t i = 0; i < group_->num_devices() && !resident.empty(); ++i) {
-      residents_.emplace_back(std::span<const int32_t>(resident), group_->device(i));
+    has_residents_ = !resident.empty();
+    for (size_t i = 0; i < group_->num_devices() && has_residents_; ++i) {
+      residents_[i].upload(resident);
     }
   }
   // Results of every rank hold rubbish until a launch writes them.
@@ -152,8 +172,12 @@ class DeviceRig {
 
   // One launch on every device.
   void launch(PartOrder order = PartOrder::kOwnedFirst);
+  // The same with another planner; of one device.
+  void launch_with(const DevicePlanner& planner);
   // The same with a planner that ends with this outcome.
   void launch_refusing(HeadOutcome outcome);
+  // The same, but for one rank, of device 0.
+  void launch_with_fault(RankFault fault, int32_t faulty_rank);
 
   // Waits for all streams of all devices.
   void synchronize() const {
@@ -172,6 +196,8 @@ class DeviceRig {
   }
 
  private:
+  void launch_on(size_t device_idx, const DeviceContext& context, const DevicePlanner& planner,
+                 PartOrder order, cudaStream_t stream);
   std::vector<RoutingView> routings_on(size_t device_idx) const {
     std::vector<RoutingView> routings;
     for (const int32_t rank : group_->ranks_on(device_idx)) routings.push_back(ids_[rank].view());
@@ -186,8 +212,9 @@ class DeviceRig {
   std::unique_ptr<LocalGroup> group_;
   std::vector<std::unique_ptr<DeviceHead>> heads_;        // [devices]
   std::vector<std::unique_ptr<DevicePlanner>> planners_;  // [devices]
-  std::vector<gpu::DeviceArray<int32_t>> residents_;      // [devices] or none
-  std::vector<DeviceIds> ids_;                            // [P]
+  std::vector<gpu::DeviceArray<int32_t>> residents_;      // [devices], of [P s]
+  bool has_residents_ = false;
+  std::vector<DeviceIds> ids_;  // [P]
 };
 
 }  // namespace megaflux::test

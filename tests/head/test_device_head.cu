@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "comm/jump_epochs_cuda.h"
 #include "head/device_step.cuh"
 
 namespace megaflux {
@@ -101,103 +100,6 @@ TEST(DeviceHead, TooManyRowsAreToldOnce) {
   rig.head(0).check();
 }
 
-TEST(DeviceHead, ReplaysWithNewIdsAreAsEager) {
-  MF_NEEDS_GPUS(1);
-  const HeadConfig config = head_config(64, 4, 2, 4, 512, 16);
-  DeviceRig rig(config, all_on_device_0(4));
-  Rng rng(77);
-  // T, type and pointers are captured; ids and num_valid_tokens change.
-  std::vector<WideIds> step(4);
-  const auto redraw = [&] {
-    for (WideIds& rank : step) {
-      rank = draw_ids(rng, config, 500, IdType::kInt32, true);
-      rank.num_valid = static_cast<int32_t>(rng.below(520));
-    }
-  };
-  redraw();
-  rig.set_ids(step);
-  cudaStream_t stream = rig.group().stream(0);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  rig.launch();
-  MF_CUDA(cudaStreamEndCapture(stream, &graph));
-  MF_CUDA(cudaGraphInstantiate(&exec, graph, 0));
-  std::vector<uint64_t> hashes;
-  for (int replay = 0; replay < gpu::by_size(10, 3, 10); ++replay) {
-    redraw();
-    const HostStep host(config.plan, step);
-    rig.set_ids(step);
-    rig.poison();
-    MF_CUDA(cudaGraphLaunch(exec, stream));
-    MF_CUDA(cudaStreamSynchronize(stream));
-    rig.group().check_sound();
-    SCOPED_TRACE("replay " + std::to_string(replay));
-    expect_step(rig, host, step);
-    hashes.push_back(host.plan.hash());
-    if (HasFailure()) break;
-  }
-  std::sort(hashes.begin(), hashes.end());
-  EXPECT_EQ(std::unique(hashes.begin(), hashes.end()), hashes.end());
-  MF_CUDA(cudaGraphExecDestroy(exec));
-  MF_CUDA(cudaGraphDestroy(graph));
-}
-
-// Counts of a chunk that no step had for more than 2^31 launches must not pass for this one's.
-TEST(DeviceHead, CountsThatWereLeftOverAreAwaited) {
-  MF_NEEDS_GPUS(1);
-  const HeadConfig config = head_config(48, 2, 1, 4, 1'000);
-  DeviceRig rig(config, {0, 0});
-  Rng rng(12);
-  const auto draw = [&] { return draw_ids(rng, config, 1'000, IdType::kInt32, false); };
-  rig.set_ids({draw(), draw()});
-  rig.launch();
-  for (const uint32_t num_launches : {0x80000010u, 0xfffffff0u}) {
-    test::jump_epochs(rig.group(), num_launches, "head.chunk_counts");
-    const std::vector<WideIds> step = {draw(), draw()};
-    const HostStep host(config.plan, step);
-    rig.set_ids(step);
-    rig.poison();
-    rig.group().set_delay_fuzz(num_launches);
-    rig.launch();
-    rig.group().synchronize();
-    expect_step(rig, host, step);
-  }
-}
-
-// Launches back to back under random delays, without a look in between; the last is checked.
-void run_many(const std::vector<int32_t>& device_of, int num_launches) {
-  const HeadConfig config = head_config(48, static_cast<int32_t>(device_of.size()), 1, 4, 300, 16);
-  DeviceRig rig(config, device_of);
-  Rng rng(11);
-  const std::vector<WideIds> step = draw_step(rng, config);
-  const HostStep host(config.plan, step);
-  rig.set_ids(step);
-  rig.poison();
-  for (int i = 0; i < num_launches; ++i) {
-    if (i % 1000 == 500) rig.group().set_delay_fuzz(i);
-    if (i % 1000 == 600) rig.group().set_delay_fuzz(std::nullopt);
-    rig.launch();
-  }
-  rig.group().synchronize();
-  expect_step(rig, host, step);
-}
-
-TEST(DeviceHead, ManyLaunches) {
-  MF_NEEDS_GPUS(1);
-  run_many(all_on_device_0(4), gpu::by_size(2'000, 3, 10'000));
-}
-
-TEST(DeviceHeadSoak, ManyLaunches) {
-  MF_NEEDS_GPUS(1);
-  run_many(all_on_device_0(4), 10'000);
-}
-
-TEST(DeviceHeadSoak, ManyLaunchesOnTwoDevices) {
-  MF_NEEDS_GPUS(2);
-  run_many({0, 0, 1, 1}, 10'000);
-}
-
 TEST(DeviceHead, WhatALaunchIsGivenIsChecked) {
   MF_NEEDS_GPUS(1);
   const HeadConfig config = head_config(16, 1, 0, 2, 8);
@@ -223,6 +125,40 @@ TEST(DeviceHead, WhatALaunchIsGivenIsChecked) {
   EXPECT_THROW(add_device_head_fields(layout, head_config(1025, 1, 0, 2, 8), {.max_ctas = 4}),
                Error);
   EXPECT_THROW(add_device_head_fields(layout, config, {.max_ctas = 1}), Error);
+}
+
+// Ranks compare the head's configuration: whatever else a planner was made with is refused.
+TEST(DeviceHead, APlannerThatAnswersToAnotherConfigurationIsRefused) {
+  MF_NEEDS_GPUS(1);
+  const HeadConfig config = head_config(16, 2, 1, 2, 64);
+  DeviceRig rig(config, all_on_device_0(2));
+  Rng rng(12);
+  rig.set_ids(draw_step(rng, config));
+  const auto message = [&](const PlanConfig& plan, int64_t max_rows) -> std::string {
+    const DevicePlanner planner(plan, 0, max_rows);
+    try {
+      rig.launch_with(planner);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(max_step_rows(config), 256);
+  EXPECT_EQ(message(config.plan, 255),
+            "planner: made for max_rows 255, the head's max_step_rows is 256");
+  PlanConfig other = config.plan;
+  other.slack_ppm = 1;
+  EXPECT_NE(message(other, 256).find("planner: made with another configuration than the head's"),
+            std::string::npos);
+  other = config.plan;
+  other.dims.replica_slots = 2;
+  EXPECT_NE(
+      message(other, 256).find("planner: made for E 16, P 2, s 2, the head's are 16, 2 and 1"),
+      std::string::npos);
+  other = config.plan;
+  other.owner_of = contiguous_owners(16, 2);  // what an empty table stands for
+  EXPECT_EQ(message(other, 256), "");
+  rig.group().synchronize();
 }
 
 }  // namespace

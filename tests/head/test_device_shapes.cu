@@ -46,7 +46,7 @@ class DeviceHeadTest : public ::testing::TestWithParam<DeviceCase> {};
 TEST_P(DeviceHeadTest, GivesWhatTheHostGives) {
   MF_NEEDS_GPUS(1);
   const HeadConfig config = config_of(GetParam());
-  DeviceRig rig(config, all_on_device_0(GetParam().num_ranks), GetParam().max_ctas);
+  DeviceRig rig(config, all_on_device_0(GetParam().num_ranks), {.max_ctas = GetParam().max_ctas});
   Rng rng(41);
   for (int step = 0; step < gpu::by_size(6, 2, 6); ++step) {
     SCOPED_TRACE("step " + std::to_string(step));

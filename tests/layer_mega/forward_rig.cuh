@@ -21,6 +21,8 @@ struct Knobs {
   int64_t pool_rows = 0;
   int32_t num_sms = 0;
   int32_t lag_waves = 2;
+  // Of every wait; longer under a sanitizer, unless a test waits for it.
+  int32_t deadline_ms = gpu::by_size(2'000, 60'000, 5'000);
 };
 
 class ForwardRig {
@@ -44,7 +46,7 @@ class ForwardRig {
                                              sms_of(0));
     const bool has_bias = data.shape().has_bias;
     WaitConfig waits;
-    waits.deadline = std::chrono::milliseconds(gpu::by_size(2'000, 60'000, 5'000));
+    waits.deadline = std::chrono::milliseconds(knobs.deadline_ms);
     layer_ = std::make_unique<HeadedLayer>(config,
                                            MegaWeights{.w1 = w1_.data(),
                                                        .w2 = w2_.data(),

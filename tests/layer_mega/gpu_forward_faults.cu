@@ -42,7 +42,7 @@ TEST(MegaForwardFaults, ArgumentsAreNamed) {
 TEST(MegaForwardFaults, AResultThatNeverComes) {
   MF_NEEDS_GPUS(1);
   const StepData data(case_of(shape_of(4, 2, 64, 64), 40), 2);
-  ForwardRig rig(data);
+  ForwardRig rig(data, {.deadline_ms = gpu::by_size(1'000, 5'000, 1'000)});
   const std::vector<uint16_t> expected = rig.step();
   // Ids that the head has not seen.
   const std::vector<std::byte> ids = rig.ids().download();
@@ -59,7 +59,7 @@ TEST(MegaForwardFaults, AResultThatNeverComes) {
 TEST(MegaForwardFaults, RowsThatNeverCome) {
   MF_NEEDS_GPUS(1);
   const StepData data(case_of(shape_of(2, 1, 64, 64), 400), 3);
-  ForwardRig rig(data);
+  ForwardRig rig(data, {.deadline_ms = gpu::by_size(1'000, 5'000, 1'000)});
   const std::vector<uint16_t> expected = rig.step();
   // A header of one tile less: nobody brings the last one.
   const auto header = rig.layer().head_fields().work;

@@ -39,6 +39,17 @@ __device__ __forceinline__ std::byte* base_of(const DeviceContext& group, int32_
   return rank < kFirstBases ? group.first_bases[rank] : group.heap.base(rank);
 }
 
+// The words of an entry to where a peer reads them.
+__device__ __forceinline__ void store_words(const EntryWords& words, uint32_t refusal_code,
+                                            EntrySlot* slot) {
+  auto* const vectors = reinterpret_cast<uint4*>(slot);
+  vectors[0] = {static_cast<uint32_t>(words.op), static_cast<uint32_t>(words.layer),
+                static_cast<uint32_t>(words.plan_hash),
+                static_cast<uint32_t>(words.plan_hash >> 32)};
+  vectors[1] = {static_cast<uint32_t>(words.config_hash),
+                static_cast<uint32_t>(words.config_hash >> 32), refusal_code, 0};
+}
+
 // What a rank posts to each of its peers.
 struct Posted {
   const EntryWords& words;
@@ -55,13 +66,7 @@ __device__ __forceinline__ void post_to(const DeviceRank& self, std::byte* base,
   const auto lane = static_cast<int32_t>(threadIdx.x % kLanes);
   const size_t mine = entry_index(self, self.rank);
   if (lane == 0) {
-    const EntryWords& words = posted.words;
-    auto* const vectors = reinterpret_cast<uint4*>(at_base(base, protocol.entries) + mine);
-    vectors[0] = {static_cast<uint32_t>(words.op), static_cast<uint32_t>(words.layer),
-                  static_cast<uint32_t>(words.plan_hash),
-                  static_cast<uint32_t>(words.plan_hash >> 32)};
-    vectors[1] = {static_cast<uint32_t>(words.config_hash),
-                  static_cast<uint32_t>(words.config_hash >> 32), posted.refusal_code, 0};
+    store_words(posted.words, posted.refusal_code, at_base(base, protocol.entries) + mine);
   }
   uint32_t* const target = at_base(base, protocol.payload) + mine * protocol.payload_words;
   const int32_t num_vectors = posted.num_words / 4;
@@ -121,13 +126,20 @@ __device__ __forceinline__ void tell_failure(const DeviceRank& self) {
   cuda::atomic_ref<uint32_t, kPeerScope>(status.failed).store(value, cuda::memory_order_release);
 }
 
-// Threads of the CTA: the counters of the bank that the next launch uses.
-__device__ __forceinline__ void clear_next_bank(const DeviceRank& self) {
+// One of `num_threads` threads: the counters of the bank that the next launch uses.
+__device__ __forceinline__ void clear_next_bank(const DeviceRank& self, uint32_t thread,
+                                                uint32_t num_threads) {
   for (int32_t i = 0; i < self.group.num_counters; ++i) {
     const CounterField& field = self.group.counters[i];
     uint32_t* const words = self.own(field, self.epoch + 1);
-    for (size_t k = threadIdx.x; k < field.count; k += blockDim.x) words[k] = 0;
+    for (size_t k = thread; k < field.count; k += num_threads) words[k] = 0;
   }
+}
+
+// One thread, behind a barrier of those that cleared: the rank's other CTAs go on.
+__device__ __forceinline__ void post_entered(const DeviceRank& self, EntryOutcome outcome) {
+  *self.own(self.group.launch.outcome) = static_cast<uint32_t>(outcome);
+  post_signal<kRankScope>(self, self.own(self.group.protocol.entered), self.epoch);
 }
 
 }  // namespace device_protocol
@@ -204,13 +216,10 @@ __device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self,
       device_protocol::tell_verdict(self, slots);
     }
   }
-  device_protocol::clear_next_bank(self);
+  device_protocol::clear_next_bank(self, threadIdx.x, blockDim.x);
   if (self.num_ctas > 1) {
     __syncthreads();
-    if (threadIdx.x == 0) {
-      *self.own(group.launch.outcome) = static_cast<uint32_t>(outcome);
-      post_signal<kRankScope>(self, self.own(group.protocol.entered), self.epoch);
-    }
+    if (threadIdx.x == 0) device_protocol::post_entered(self, outcome);
   }
   return outcome;
 }

@@ -21,6 +21,8 @@ std::string_view wait_tag_name(WaitTag tag) {
       return "entry";
     case WaitTag::kChunkCounts:
       return "chunk_counts";
+    case WaitTag::kRankCounts:
+      return "rank_counts";
     case WaitTag::kEntered:
       return "entered";
     case WaitTag::kJoined:

@@ -13,8 +13,9 @@ struct RankContext;
 
 // What a wait waits for.
 enum class WaitTag : uint32_t {
-  kEntry,          // a peer's entry, a head's counts among it
+  kEntry,          // a peer's entry; with it, on the host, its counts of routes
   kChunkCounts,    // counts of routes from another CTA of this rank
+  kRankCounts,     // counts of routes from a peer, on a device
   kEntered,        // the entry of this rank, passed by its compute role
   kJoined,         // the comm role of this rank has passed the entry of the launch before
   kRoleDone,       // the other role of this rank at the end of a launch

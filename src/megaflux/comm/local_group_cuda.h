@@ -24,7 +24,7 @@ namespace megaflux {
 
 struct LocalConfig {
   std::vector<int32_t> device_of;  // [P] CUDA ordinal of each rank; P is 1 ... 128
-  int32_t payload_words = 0;       // words an entry can carry; E for a head
+  int32_t payload_words = 0;       // words an entry can carry; a head needs none here
   uint32_t start_epoch = 0;        // tests start near the wrap
   WaitConfig waits = {};           // of it, the deadline and its scale count here
 };

@@ -12,7 +12,6 @@
 #include <cstdint>
 
 #include "megaflux/base/block_scan_device.cuh"
-#include "megaflux/comm/entry_exit_device.cuh"
 
 namespace megaflux {
 
@@ -46,51 +45,39 @@ __device__ inline RoutePlace locate_row(const RowMapView& map, int32_t expert, i
   return {source, map.route_offsets[source_row + source + expert] + row - begin[source_row]};
 }
 
-// Everybody's counts as they came with an entry.
-struct PayloadView {
-  const uint32_t* words = nullptr;  // [P, stride], the rows per expert first
-  int32_t stride = 0;
-
-  // Of the launch that was entered; valid until the rank's next post_entry.
-  __device__ static PayloadView of(const DeviceRank& self) {
-    return {payload_of(self, 0), self.group.protocol.payload_words};
-  }
-  __device__ uint32_t at(int32_t rank, int32_t expert) const {
-    return words[static_cast<int64_t>(rank) * stride + expert];
-  }
+// Rows of one expert.
+struct SourceRows {
+  uint32_t rows = 0;    // of one source
+  uint32_t before = 0;  // of all sources before it
 };
 
-// Writes what the map says of one source. Called by all threads of one CTA, of which thread t has
-// the kExperts experts from kExperts t on; `shared` is scratch of kMaxCtaWarps words.
-template <int32_t kExperts>
-__device__ void map_source(const PayloadView& counts, int32_t source, const RowMapView& map,
-                           uint64_t* shared) {
-  const int32_t first = kExperts * static_cast<int32_t>(threadIdx.x);
+// Writes what the map says of one source: rows_of(expert) are the rows of an expert, asked once by
+// one thread. Called by all threads of one CTA; `shared` is scratch of kMaxCtaWarps words.
+template <class RowsOf>
+__device__ void map_source(int32_t source, const RowMapView& map, uint64_t* shared,
+                           RowsOf&& rows_of) {
   const int64_t row = static_cast<int64_t>(source) * map.num_experts;
-  uint32_t rows[kExperts] = {};
-  uint64_t offset[1] = {0}, total[1];
-#pragma unroll
-  for (int32_t u = 0; u < kExperts; ++u) {
-    const int32_t expert = first + u;
-    if (expert >= map.num_experts) break;
-    uint32_t before = 0;
-#pragma unroll 4
-    for (int32_t p = 0; p < source; ++p) before += counts.at(p, expert);
-    rows[u] = counts.at(source, expert);
-    offset[0] += rows[u];
-    map.source_begin[row + expert] = static_cast<int32_t>(before);
-    if (source == map.num_ranks - 1) {
-      map.source_begin[row + map.num_experts + expert] = static_cast<int32_t>(before + rows[u]);
-    }
-  }
-  scan_exclusive(offset, total, ceil_div(map.num_experts, kExperts), shared);
   int32_t* const offsets = map.route_offsets + row + source;  // [E + 1] of this source
-#pragma unroll
-  for (int32_t u = 0; u < kExperts; ++u) {
-    if (first + u < map.num_experts) offsets[first + u] = static_cast<int32_t>(offset[0]);
-    offset[0] += rows[u];
+  uint32_t begin = 0;
+  const auto num_threads = static_cast<int32_t>(blockDim.x);
+#pragma unroll 1
+  for (int32_t first = 0; first < map.num_experts; first += num_threads) {
+    const int32_t expert = first + static_cast<int32_t>(threadIdx.x);
+    const bool exists = expert < map.num_experts;
+    const SourceRows mine = exists ? rows_of(expert) : SourceRows{};
+    if (exists) {
+      map.source_begin[row + expert] = static_cast<int32_t>(mine.before);
+      if (source == map.num_ranks - 1) {
+        map.source_begin[row + map.num_experts + expert] =
+            static_cast<int32_t>(mine.before + mine.rows);
+      }
+    }
+    uint64_t offset[1] = {mine.rows}, total[1];
+    scan_exclusive(offset, total, min(map.num_experts - first, num_threads), shared);
+    if (exists) offsets[expert] = static_cast<int32_t>(begin + offset[0]);
+    begin += static_cast<uint32_t>(total[0]);
   }
-  if (threadIdx.x == 0) offsets[map.num_experts] = static_cast<int32_t>(total[0]);
+  if (threadIdx.x == 0) offsets[map.num_experts] = static_cast<int32_t>(begin);
 }
 
 }  // namespace megaflux

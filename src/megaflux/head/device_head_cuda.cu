@@ -47,7 +47,8 @@ DeviceHead::DeviceHead(const HeadConfig& config, const DeviceHeadFields& fields,
       ranks_(ranks.begin(), ranks.end()),
       told_(ranks.size()),
       statuses_(allocate_statuses(ranks.size())),
-      config_hash_(head_config_hash(config)) {
+      config_hash_(head_config_hash(config)),
+      plan_hash_(config_hash(config.plan)) {
   const PlanDims& dims = config.plan.dims;
   MF_CHECK(!ranks.empty() && ranks.size() <= kMaxLocalRanks, "ranks: ", ranks.size(),
            " on one device are outside [1, ", kMaxLocalRanks, "]");

@@ -3,9 +3,9 @@
 //
 //   Layout layout;
 //   const DeviceHeadFields fields = add_device_head_fields(layout, config, limits);
-//   LocalGroup group({.device_of = {0, 1}, .payload_words = head_payload_words(config)}, layout);
+//   LocalGroup group({.device_of = {0, 1}}, layout);
 //   DeviceHead head(config, fields, group.ranks_on(0));                 // likewise for device 1
-//   const DevicePlanner planner(config.plan, 0, max_rows);  // P T_max K: fewer rows, faster lanes
+//   const DevicePlanner planner(config.plan, 0, max_step_rows(config));
 //   group.launch([&](const DeviceContext& context, cudaStream_t stream) {
 //     launch_head(context, head, head.params(routings, {.layer = 3}), planner, stream);
 //   });
@@ -50,7 +50,9 @@ class DeviceHead {
   DeviceHeadParams params(std::span<const RoutingView> routings, const DeviceHeadStep& step) const;
   // CTAs of each rank in a launch: all SMs of the device, dealt out evenly.
   int32_t num_ctas() const { return num_ctas_; }
-  const PlanDims& dims() const { return config_.plan.dims; }
+  const HeadConfig& config() const { return config_; }
+  // config_hash(config().plan), found once.
+  uint64_t plan_hash() const { return plan_hash_; }
   const DeviceHeadFields& fields() const { return fields_; }
 
   // Rows dropped on ranks[local_idx] by all launches that have ended.
@@ -69,13 +71,15 @@ class DeviceHead {
   std::vector<int64_t> told_;  // dropped rows that check() has told of
   std::unique_ptr<HeadStatus, FreePinned> statuses_;
   uint64_t config_hash_;
+  uint64_t plan_hash_;
   int32_t num_ctas_;
 };
 
 // One launch for all ranks of the current device, whose head and planner these are; the planner
-// leaves a DevicePlanReport in the field `report`. Throws kBadInput if the planner makes plans of
-// other dimensions, the report has no room, or entries carry fewer words than E; kInternal with
-// CUDA's words if the CTAs do not fit on the device together.
+// leaves a DevicePlanReport in the field `report`. Throws kBadInput if the planner was not made
+// with the head's config.plan and max_step_rows, so that ranks whose entries agree plan alike, or
+// if the report has no room; kInternal with CUDA's words if the CTAs do not fit on the device
+// together.
 void launch_head(const DeviceContext& context, const DeviceHead& head,
                  const DeviceHeadParams& params, const DevicePlanner& planner, cudaStream_t stream);
 

@@ -26,6 +26,7 @@ DeviceHeadFields add_device_head_fields(Layout& layout, const HeadConfig& config
           .parts = layout.add<Part>("head.parts", experts),
           .result = layout.add<HeadResult>("head.result", 1),
           .chunk_counts = layout.add_epochs("head.chunk_counts", 2 * chunks * (experts + 1)),
+          .rank_counts = layout.add_epochs("head.rank_counts", 2 * 2 * ranks * experts),
           .max_ctas = limits.max_ctas};
 }
 

@@ -1,6 +1,7 @@
 // Where the head of every rank leaves its results in device memory: places in the group's heap,
-// listed once for hosts and kernels. Only the route list is read by peers; the rest is the rank's
-// own, and lies there so that a kernel finds everything through one base pointer.
+// listed once for hosts and kernels. Only the route list is read by peers, and only rank_counts are
+// written by them; the rest is the rank's own, and lies there so that a kernel finds everything
+// through one base pointer.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +49,7 @@ struct DeviceHeadFields {
   Field<Part> parts;             // [E] the first work->num_parts are in use
   Field<HeadResult> result;      // [1]
   Field<uint32_t> chunk_counts;  // [max_chunks, E + 1, 2] between CTAs of the rank
+  Field<uint32_t> rank_counts;   // [2, P, E, 2] rows per expert, written by their ranks
   int32_t max_ctas = 0;          // of one rank in a launch
 };
 

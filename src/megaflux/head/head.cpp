@@ -1,5 +1,6 @@
 #include "megaflux/head/head.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "megaflux/base/check.h"
@@ -36,6 +37,11 @@ uint64_t head_config_hash(const HeadConfig& config) {
   hasher.add(static_cast<uint32_t>(config.max_tokens));
   hasher.add64(config.session_hash);
   return hasher.value();
+}
+
+int64_t max_step_rows(const HeadConfig& config) {
+  const int64_t tokens = int64_t{config.plan.dims.num_ranks} * config.max_tokens;
+  return std::clamp<int64_t>(tokens * config.topk, 1, INT32_MAX);
 }
 
 int32_t head_payload_words(const HeadConfig& config) {

@@ -34,6 +34,9 @@ struct HeadConfig {
 
 // Hash of all of HeadConfig: what every entry of the session carries as its config hash.
 uint64_t head_config_hash(const HeadConfig& config);
+// Most rows of all ranks in one step: P T_max K, at most 2^31 - 1. It follows from what the hash
+// covers, and decides with it how a DevicePlanner searches.
+int64_t max_step_rows(const HeadConfig& config);
 // Words an entry must have room for: ThreadsConfig::payload_words.
 int32_t head_payload_words(const HeadConfig& config);
 // Places of the route lists in a group's heap.

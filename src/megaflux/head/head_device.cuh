@@ -1,23 +1,33 @@
 // The head inside a kernel: from topk_ids in device memory to row maps, plan and work list of every
 // rank of the device, without the host. docs/kernels/head.md draws who waits for whom.
 //
-//   CTAs 0 ... chunks - 1   count their chunk | sort it | map the sources, once entered
-//   the last CTA            sum the counts, enter with them | plan | work list
+//   CTAs 0 ... chunks - 1   count their chunk | sort it | map the sources
+//   the last CTA            one warp enters | sum the counts | tell every rank | plan | work list
 //
-// The planner comes as a functor, so that this room's kernel, a fused one and tests share the code:
+// The planner comes as a functor, so that this room's kernel, a fused one and tests share the code.
+// `shared` is its dynamic shared memory, 16-byte aligned.
 //   static constexpr int32_t kThreads;  // of every CTA here
-//   __device__ void operator()(const int32_t* loads, const int32_t* resident, std::byte* plan,
-//                              std::byte* report, std::byte* shared) const;
-//   __device__ HeadOutcome outcome(const std::byte* report) const;
-// The first is called by all threads of one CTA; `shared` is its dynamic shared memory, 16-byte
-// aligned. What it wrote is read behind a barrier.
+//   // The CTA's first threads, before anything is known of the step.
+//   __device__ void prepare(int32_t num_threads, std::byte* shared) const;
+//   // One thread, any number of times; atomic.
+//   __device__ void add_rows(int64_t rows, int32_t expert, std::byte* shared) const;
+//   // All threads of the CTA; the answer in each of them.
+//   __device__ HeadOutcome operator()(const int32_t* resident, std::byte* plan, std::byte* report,
+//                                     std::byte* shared) const;
+//   // After it, for a planned step: the plan, header aside, that it left in shared memory.
+//   __device__ PlanView staged(PlanView plan, std::byte* shared) const;
+//   size_t shared_bytes() const;
+//   // Shared memory from there on is free until operator().
+//   __host__ __device__ size_t scratch_offset() const;
+// Barriers stand between prepare, add_rows and operator(). What the latter writes to device memory
+// is whole behind the barrier that follows it.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-#include "megaflux/comm/entry_exit_device.cuh"
+#include "megaflux/comm/entry_warp_device.cuh"
 #include "megaflux/comm/row_map_device.cuh"
 #include "megaflux/head/device_head_params.h"
 #include "megaflux/head/sort_routes_device.cuh"
@@ -38,9 +48,16 @@ struct RankHead {
   __device__ T* at(Field<T> field) const {
     return self.own(field);
   }
-  __device__ ChunkCounts counts() const {
+  __device__ ChunkCounts chunk_counts() const {
     return {reinterpret_cast<uint64_t*>(at(params.fields.chunk_counts)), chunks().num_chunks,
-            params.num_experts};
+            params.num_experts + 1};
+  }
+  // In the memory of the rank whose heap begins at `base`.
+  __device__ RankCounts rank_counts(std::byte* base) const {
+    const int64_t bank = self.epoch & 1u;
+    return {reinterpret_cast<uint64_t*>(at_base(base, params.fields.rank_counts)) +
+                bank * params.num_ranks * params.num_experts,
+            params.num_ranks, params.num_experts};
   }
   __device__ RowMapView row_map() const {
     return {at(params.fields.source_begin), at(params.fields.route_offsets), params.num_ranks,
@@ -49,7 +66,7 @@ struct RankHead {
 };
 
 // Of what enters the decision and is no configuration, as the host's head hashes it (with no plan
-// from outside). Every warp finds it for itself.
+// from outside). Called by all lanes of a warp.
 __device__ inline uint64_t residency_hash(const DeviceHeadParams& params) {
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarpThreads);
   const int32_t num_slots = params.resident != nullptr ? params.num_slots : 0;
@@ -72,8 +89,8 @@ __device__ inline uint64_t residency_hash(const DeviceHeadParams& params) {
   return mix64(sum ^ static_cast<uint64_t>(num_words));
 }
 
-// Shared memory of the CTA that plans. The planner's own comes behind it, and serves as scratch
-// before and after.
+// Shared memory of the CTA that plans. The planner's own comes behind it; what that does not need
+// yet is scratch.
 struct PlannerShared {
   uint64_t scan[2 * kMaxCtaWarps];
   uint32_t rows[kMaxDeviceExperts];  // per expert: first of this rank, then c_e
@@ -105,9 +122,34 @@ struct PlannerShared {
   }
 
   __device__ std::byte* behind() { return reinterpret_cast<std::byte*>(this + 1); }
-  __device__ uint64_t* partial() { return reinterpret_cast<uint64_t*>(this + 1); }  // [kGroupSums]
 };
 static_assert(sizeof(PlannerShared) % 16 == 0);
+
+// Keeps the counts of one source in the load table, and writes what the row maps say of it. Waits
+// for those of all sources before, too. False in the threads that met it: the group has aborted.
+__device__ inline bool map_counts(const RankHead& head, int32_t source, uint64_t* scan) {
+  constexpr int32_t kBatch = 4;  // loads in flight a thread
+  RankCounts counts = head.rank_counts(head.self.base);
+  counts.num_rows = source + 1;
+  int32_t* const loads = head.at(head.params.fields.loads) + source * head.params.num_experts;
+  bool is_sound = true;
+  map_source(source, head.row_map(), scan, [&](int32_t expert) {
+    uint32_t upto = 0, last = 0;
+#pragma unroll 1
+    for (int32_t first = 0; is_sound && first <= source; first += kBatch) {
+      uint32_t rows[kBatch];
+      is_sound = await_counts(head.self, counts, first, 1, expert, rows);
+#pragma unroll
+      for (int32_t b = 0; b < kBatch; ++b) {
+        upto += rows[b];
+        if (first + b == source) last = rows[b];
+      }
+    }
+    loads[expert] = static_cast<int32_t>(last);
+    return SourceRows{last, upto - last};
+  });
+  return is_sound;
+}
 
 template <int32_t kThreads>
 __device__ void run_chunk(const RankHead& head, std::byte* memory) {
@@ -116,87 +158,134 @@ __device__ void run_chunk(const RankHead& head, std::byte* memory) {
   ChunkSorter<kThreads> sorter(head.self, head.routing(), head.params.num_experts, head.chunks(),
                                shared);
   sorter.count();
-  const ChunkCounts counts = head.counts();
+  const ChunkCounts counts = head.chunk_counts();
   sorter.publish(counts);
   // Nobody reads the list: every launch that did has ended. Peers see it after the next entry.
   sorter.sort(counts, head.at(fields.routes.offsets), head.at(fields.routes.pairs));
-  if (join_entry(head.self) != EntryOutcome::kEntered) return;
-  const PayloadView payload = PayloadView::of(head.self);
   for (int32_t source = head.self.cta; source < head.params.num_ranks;
        source += head.chunks().num_chunks) {
-    map_source<HeadCta<kThreads>::kExperts>(payload, source, head.row_map(), shared.scan);
+    if (!__syncthreads_and(map_counts(head, source, shared.scan))) return;
   }
 }
 
-// Enters with the counts of this rank; false if there is nothing to plan.
-template <int32_t kThreads>
-__device__ bool enter_with_counts(const RankHead& head, PlannerShared& shared) {
-  const DeviceHeadParams& params = head.params;
-  const EntryWords words = {.op = LaunchOp::kHead,
-                            .layer = params.layer,
-                            .plan_hash = residency_hash(params),
-                            .config_hash = params.config_hash};
-  const ChunkCounts counts = head.counts();
-  constexpr int32_t kExperts = HeadCta<kThreads>::kExperts;
-  ColumnCounts columns[kExperts];
-  if (!gather_counts(head.self, counts, 0, shared.partial(), columns)) return false;
-#pragma unroll
-  for (int32_t u = 0; u < kExperts; ++u) {
-    const int32_t expert = kExperts * static_cast<int32_t>(threadIdx.x) + u;
-    if (expert < params.num_experts) shared.rows[expert] = columns[u].total;
+// From the first count to everybody's. Of the CTA that plans, the last warp enters, the one before
+// counts what was dropped, and the others sum.
+template <class Planner>
+class CountExchange {
+  static constexpr int32_t kEntryWarp = HeadCta<Planner::kThreads>::kWarps - 1;
+  static constexpr int32_t kDroppedWarp = kEntryWarp - 1;
+
+ public:
+  __device__ CountExchange(const RankHead& head, const Planner& planner, PlannerShared& shared)
+      : head_(head),
+        planner_(planner),
+        shared_(shared),
+        partial_(reinterpret_cast<uint64_t*>(shared.behind() + planner.scratch_offset())),
+        groups_(head.params.num_experts, kDroppedWarp * kWarpThreads) {}
+
+  __device__ static bool is_entry_warp() {
+    return static_cast<int32_t>(threadIdx.x / kWarpThreads) == kEntryWarp;
   }
-  post_entry(head.self, words, shared.rows, params.num_experts);
-  // Their counts were stored beside the others, so they are here. A warp that awaits no peer.
-  bool is_sound = true;
-  if (threadIdx.x / kWarpThreads == HeadCta<kThreads>::kWarps - 2) {
+
+  // Ends with c_e in shared.rows and in the planner. kEntered in all threads, or what else the
+  // entry ended with.
+  __device__ EntryOutcome run() {
+    const uint64_t digest = is_entry_warp() ? post_entry() : 0;
+    EntryOutcome outcome = EntryOutcome::kEntered;
+    if (is_entry_warp()) {
+      // As many meetings as the other warps have: racecheck counts them, and compares.
+      WarpsOfCta{kEntryWarp, 1, 2}.meet();
+      outcome = await_entries_by_warp(head_.self, digest);
+      if (outcome == EntryOutcome::kRefused) release_waiters();
+    } else {
+      if (threadIdx.x == 0) shared_.save(head_.self);
+      if (!exchange()) outcome = EntryOutcome::kAborted;
+    }
+    if (__syncthreads_and(outcome == EntryOutcome::kEntered)) return EntryOutcome::kEntered;
+    const bool is_aborted = __syncthreads_or(outcome == EntryOutcome::kAborted);
+    return is_aborted ? EntryOutcome::kAborted : EntryOutcome::kRefused;
+  }
+
+ private:
+  __device__ uint64_t post_entry() const {
+    return post_entry_by_warp(head_.self, {.op = LaunchOp::kHead,
+                                           .layer = head_.params.layer,
+                                           .plan_hash = residency_hash(head_.params),
+                                           .config_hash = head_.params.config_hash});
+  }
+
+  // All warps but the one that enters: the counts of this rank to all, and those of all. False: the
+  // group has aborted.
+  __device__ bool exchange() {
+    const DeviceRank& self = head_.self;
+    constexpr int32_t kThreads = kEntryWarp * kWarpThreads;
+    planner_.prepare(kThreads, shared_.behind());
+    for (auto expert = static_cast<int32_t>(threadIdx.x); expert < head_.params.num_experts;
+         expert += kThreads) {
+      shared_.rows[expert] = 0;
+    }
+    const bool is_sound = threadIdx.x / kWarpThreads == kDroppedWarp
+                              ? note_dropped()
+                              : sum_counts(self, head_.chunk_counts(), groups_, 0,
+                                           [&](int32_t expert, uint64_t rows) {
+                                             partial_[groups_.place(expert)] = rows;
+                                           });
+    if (!WarpsOfCta{0, kEntryWarp}.meet_and(is_sound)) return false;
+    tell();
+    return sum_counts(self, head_.rank_counts(self.base), groups_, 0,
+                      [&](int32_t expert, uint64_t rows) {
+                        planner_.add_rows(static_cast<int64_t>(rows), expert, shared_.behind());
+                        atomicAdd(shared_.rows + expert, static_cast<uint32_t>(rows));
+                      });
+  }
+
+  __device__ bool note_dropped() {
     uint32_t num_dropped = 0;
-    is_sound = gather_dropped(head.self, counts, num_dropped);
-    if (threadIdx.x % kWarpThreads == 0) shared.num_dropped = num_dropped;
+    // For the warp that enters, too.
+    bool is_sound = __all_sync(~0u, !is_aborted(head_.self));
+    is_sound = is_sound && sum_dropped(head_.self, head_.chunk_counts(), num_dropped);
+    if (threadIdx.x % kWarpThreads == 0) shared_.num_dropped = num_dropped;
+    return is_sound;
   }
-  if (threadIdx.x == 0) shared.save(head.self);
-  const EntryOutcome outcome = await_entries(head.self, words);
-  return __syncthreads_and(is_sound) && outcome == EntryOutcome::kEntered;
-}
 
-// The table of all ranks as the planner takes it, whole for all threads; and c_e in shared.rows,
-// whole behind the next barrier.
-__device__ inline void collect_loads(const RankHead& head, PlannerShared& shared) {
-  constexpr int32_t kBatch = 4;  // loads in flight a thread
-  const DeviceHeadParams& params = head.params;
-  const PayloadView payload = PayloadView::of(head.self);
-  int32_t* const loads = head.at(params.fields.loads);
-  const ExpertGroups groups(params.num_experts);
-  for (int32_t expert = groups.first; groups.group < groups.count && expert < params.num_experts;
-       expert += groups.width) {
-    uint32_t sum = 0;
+  // The rows of this rank to every rank; each group has peers of its own. Nobody reads the words of
+  // two launches ago: this rank has seen everybody enter the launch in between.
+  __device__ void tell() {
+    const DeviceRank& self = head_.self;
+    const DeviceHeadParams& params = head_.params;
+    for (int32_t expert = groups_.first;
+         groups_.group < groups_.count && expert < params.num_experts; expert += groups_.width) {
+      const auto rows = static_cast<uint32_t>(groups_.total(partial_, expert));
 #pragma unroll 1
-    for (int32_t first = groups.group; first < params.num_ranks; first += kBatch * groups.count) {
-      uint32_t rows[kBatch];
-#pragma unroll
-      for (int32_t u = 0; u < kBatch; ++u) {
-        const int32_t p = first + u * groups.count;
-        rows[u] = p < params.num_ranks ? payload.at(p, expert) : 0;
-      }
-#pragma unroll
-      for (int32_t u = 0; u < kBatch; ++u) {
-        const int32_t p = first + u * groups.count;
-        sum += rows[u];
-        if (p < params.num_ranks) {
-          loads[p * params.num_experts + expert] = static_cast<int32_t>(rows[u]);
-        }
+      for (int32_t step = groups_.group; step < params.num_ranks; step += groups_.count) {
+        const int32_t next = self.rank + 1 + step;  // right neighbour first, as in post_entry
+        const int32_t peer = next < params.num_ranks ? next : next - params.num_ranks;
+        std::byte* const base = device_protocol::base_of(self.group, peer);
+        publish_count(self, head_.rank_counts(base), self.rank, expert, rows);
       }
     }
-    shared.partial()[groups.place(groups.group, expert)] = sum;
   }
-  __syncthreads();
-  for (auto expert = static_cast<int32_t>(threadIdx.x); expert < params.num_experts;
-       expert += blockDim.x) {
-    uint64_t rows = 0;
-#pragma unroll 4
-    for (int32_t g = 0; g < groups.count; ++g) rows += shared.partial()[groups.place(g, expert)];
-    shared.rows[expert] = static_cast<uint32_t>(rows);
+
+  // The warp that enters, if ranks disagree: a peer that makes no head sends no counts. Whoever of
+  // this rank waits for them goes on; what comes of it is not used.
+  __device__ void release_waiters() {
+    const RankCounts counts = head_.rank_counts(head_.self.base);
+#pragma unroll 1
+    for (int32_t rank = 0; rank < counts.num_rows; ++rank) {
+#pragma unroll 1
+      for (auto expert = static_cast<int32_t>(threadIdx.x % kWarpThreads); expert < counts.stride;
+           expert += kWarpThreads) {
+        publish_count(head_.self, counts, rank, expert, 0);
+      }
+    }
   }
-}
+
+  const RankHead& head_;
+  const Planner& planner_;
+  PlannerShared& shared_;
+  uint64_t* partial_;  // [kGroupSums]
+  ExpertGroups groups_;
+};
 
 // One thread: how the launch ended, also to the host if something went wrong.
 __device__ inline void store_result(const DeviceRank& self, const DeviceHeadParams& params,
@@ -220,39 +309,29 @@ __device__ inline void clear_plan(const DeviceRank& self, const DeviceHeadFields
   if (threadIdx.x == 0) *self.own(fields.work) = {.rank = self.rank};
 }
 
-// The plan up to its last instance in shared memory: many short reads follow.
-__device__ inline PlanView stage_plan(const DeviceRank& self, const DeviceHeadParams& params,
-                                      std::byte* memory) {
-  PlanView plan = params.plan;
-  const auto* const from = reinterpret_cast<const uint32_t*>(self.own(params.fields.plan));
-  auto* const to = reinterpret_cast<uint32_t*>(memory);
-  const auto num_words = static_cast<int32_t>(plan.instances_end / sizeof(uint32_t));
-#pragma unroll 2
-  for (auto i = static_cast<int32_t>(threadIdx.x); i < num_words; i += blockDim.x) to[i] = from[i];
-  __syncthreads();
-  plan.bytes = memory;
-  plan.block_rows = reinterpret_cast<const PlanHeader*>(memory)->block_rows;
-  return plan;
-}
-
-// What follows the planner.
+// What follows the planner, whose first warp may still be at the plan's header.
 template <class Planner>
 __device__ void finish_plan(const DeviceRank& self, const DeviceHeadParams& params,
-                            const Planner& planner, PlannerShared& shared) {
+                            const Planner& planner, HeadOutcome outcome, PlannerShared& shared) {
+  constexpr int32_t kFirstWarp = 1;
+  constexpr int32_t kThreads = Planner::kThreads - kFirstWarp * kWarpThreads;
+  constexpr int32_t kExperts = ceil_div(kMaxDeviceExperts, kThreads);
   const DeviceHeadFields& fields = params.fields;
-  // A load that travels with the plan's.
-  const HeadOutcome outcome = planner.outcome(self.own(fields.report));
-  const PlanView plan = stage_plan(self, params, shared.behind());
-  if (outcome == HeadOutcome::kPlanned) {
-    const WorkListView out = {self.own(fields.work), self.own(fields.parts)};
-    if (params.num_experts <= Planner::kThreads) {
-      build_work_list<1>(plan, shared.rows, self.rank, params.order, out, shared.scan);
-    } else {
-      constexpr int32_t kExperts = HeadCta<Planner::kThreads>::kExperts;
-      build_work_list<kExperts>(plan, shared.rows, self.rank, params.order, out, shared.scan);
-    }
-  } else {
+  if (outcome != HeadOutcome::kPlanned) {
     clear_plan(self, fields);
+  } else {
+    const WorkListSource source = {.plan = planner.staged(params.plan, shared.behind()),
+                                   .expert_rows = shared.rows,
+                                   .rank = self.rank,
+                                   .order = params.order};
+    const WorkListView out = {self.own(fields.work), self.own(fields.parts)};
+    if (params.num_experts <= kThreads) {
+      const WarpsOfCta warps = work_list_warps<1>(params.num_experts, kFirstWarp);
+      if (warps.has_me()) build_work_list<1>(source, out, warps, shared.scan);
+    } else {
+      const WarpsOfCta warps = work_list_warps<kExperts>(params.num_experts, kFirstWarp);
+      if (warps.has_me()) build_work_list<kExperts>(source, out, warps, shared.scan);
+    }
   }
   if (threadIdx.x == 0) store_result(self, params, outcome, shared.num_dropped);
 }
@@ -261,35 +340,35 @@ __device__ void finish_plan(const DeviceRank& self, const DeviceHeadParams& para
 template <class Planner>
 __device__ void run_planner(const DeviceContext& context, const RankHead& head,
                             const Planner& planner, std::byte* memory) {
+  using Exchange = CountExchange<Planner>;
   auto& shared = *reinterpret_cast<PlannerShared*>(memory);
   const DeviceHeadParams& params = head.params;
-  if (threadIdx.x == 0) shared.num_dropped = 0;
-  if (!enter_with_counts<Planner::kThreads>(head, shared)) {
+  const EntryOutcome entry = Exchange(head, planner, shared).run();
+  if (entry != EntryOutcome::kEntered) {
+    if (Exchange::is_entry_warp()) pass_entry_by_warp(head.self, entry);
     clear_plan(head.self, params.fields);
     if (threadIdx.x == 0) {
       store_result(head.self, params, HeadOutcome::kNotEntered, shared.num_dropped);
     }
     return end_launch(head.self);
   }
-  collect_loads(head, shared);
-  __syncthreads();  // the sums have been read
-  planner(head.at(params.fields.loads), params.resident, head.at(params.fields.plan),
-          head.at(params.fields.report), shared.behind());
-  __syncthreads();
+  const HeadOutcome outcome = planner(params.resident, head.at(params.fields.plan),
+                                      head.at(params.fields.report), shared.behind());
   const DeviceRank self = shared.saved(context);
-  finish_plan(self, params, planner, shared);
+  // In a head nobody waits for it; here it costs no time.
+  if (Exchange::is_entry_warp()) pass_entry_by_warp(self, EntryOutcome::kEntered);
+  finish_plan(self, params, planner, outcome, shared);
   end_launch(self);
 }
 
 }  // namespace device_head
 
-// Bytes of dynamic shared memory of a CTA, for a planner that takes planner_bytes.
-inline size_t head_shared_bytes(const DeviceHeadParams& params, int32_t num_threads,
-                                size_t planner_bytes) {
-  const size_t behind =
-      std::max({planner_bytes, params.plan.instances_end, kGroupSums * sizeof(uint64_t)});
-  return std::max(SortShared::bytes(params.num_experts, num_threads),
-                  sizeof(device_head::PlannerShared) + behind);
+// Bytes of dynamic shared memory of a CTA.
+template <class Planner>
+size_t head_shared_bytes(const DeviceHeadParams& params, const Planner& planner) {
+  const size_t scratch = planner.scratch_offset() + kGroupSums * sizeof(uint64_t);
+  return std::max(SortShared::bytes(params.num_experts, Planner::kThreads),
+                  sizeof(device_head::PlannerShared) + std::max(planner.shared_bytes(), scratch));
 }
 
 // The launch of a head, all of it: called by all CTAs, at least two a rank.

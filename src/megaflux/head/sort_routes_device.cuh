@@ -15,8 +15,8 @@
 
 #include "megaflux/base/block_scan_device.cuh"
 #include "megaflux/base/math.h"
-#include "megaflux/head/chunk_counts_device.cuh"
 #include "megaflux/head/device_head_params.h"
+#include "megaflux/head/epoch_counts_device.cuh"
 #include "megaflux/moe/routing.h"
 
 namespace megaflux {
@@ -154,9 +154,12 @@ class ChunkSorter {
   // if the chunk is the first. Waits for the counts of the other chunks; writes nothing if the
   // group has aborted.
   __device__ void sort(const ChunkCounts& counts, int32_t* offsets, int32_t* pairs) {
-    ColumnCounts columns[kExperts];
-    if (!gather_counts(self_, counts, self_.cta, shared_.partial, columns)) return;
-    place_columns(columns, offsets);
+    const ExpertGroups groups(num_experts(), kThreads);
+    const bool is_sound = sum_counts(
+        self_, counts, groups, self_.cta,
+        [&](int32_t expert, uint64_t rows) { shared_.partial[groups.place(expert)] = rows; });
+    if (!__syncthreads_and(is_sound)) return;
+    place_columns(groups, offsets);
     __syncthreads();
     const auto lane = static_cast<int32_t>(threadIdx.x % kWarpThreads);
     const uint32_t lanes_before = (1u << lane) - 1;
@@ -180,10 +183,15 @@ class ChunkSorter {
   }
 
   // Swaps every warp's counts for the places of its first pairs.
-  __device__ void place_columns(const ColumnCounts (&columns)[kExperts], int32_t* offsets) {
+  __device__ void place_columns(const ExpertGroups& groups, int32_t* offsets) {
+    uint64_t sums[kExperts];  // rows of the chunks before above those of all
     uint64_t place[1] = {0}, num_pairs[1];
 #pragma unroll
-    for (int32_t u = 0; u < kExperts; ++u) place[0] += columns[u].total;
+    for (int32_t u = 0; u < kExperts; ++u) {
+      const int32_t expert = kExperts * static_cast<int32_t>(threadIdx.x) + u;
+      sums[u] = expert < num_experts() ? groups.total(shared_.partial, expert) : 0;
+      place[0] += static_cast<uint32_t>(sums[u]);
+    }
     scan_exclusive(place, num_pairs, ceil_div(num_experts(), kExperts), shared_.scan);
     auto begin = static_cast<uint32_t>(place[0]);
 #pragma unroll
@@ -191,8 +199,8 @@ class ChunkSorter {
       const int32_t expert = kExperts * static_cast<int32_t>(threadIdx.x) + u;
       if (expert >= num_experts()) break;
       if (self_.cta == 0) offsets[expert] = static_cast<int32_t>(begin);
-      place_column(expert, begin + columns[u].before);
-      begin += columns[u].total;
+      place_column(expert, begin + static_cast<uint32_t>(sums[u] >> 32));
+      begin += static_cast<uint32_t>(sums[u]);
     }
     if (self_.cta == 0 && threadIdx.x == 0) {
       offsets[num_experts()] = static_cast<int32_t>(num_pairs[0]);

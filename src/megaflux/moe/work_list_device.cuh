@@ -18,6 +18,14 @@ struct WorkListView {
   Part* parts = nullptr;  // [E], the first header->num_parts are in use
 };
 
+// What a list follows from.
+struct WorkListSource {
+  PlanView plan;                          // legal for the rows
+  const uint32_t* expert_rows = nullptr;  // [E] c_e
+  int32_t rank = 0;
+  PartOrder order = PartOrder::kOwnedFirst;
+};
+
 namespace work_list {
 
 // Counts of a thread's part that the threads after it need, as fields of two words: a sum over all
@@ -142,26 +150,32 @@ __device__ inline void store_share(const Share& share, int32_t expert, int32_t b
 
 }  // namespace work_list
 
-// Called by all threads of one CTA, of which thread t has the kExperts experts from kExperts t on;
-// `expert_rows` [E] are c_e. The plan must be legal for them. `shared` is scratch of 64 words of 8
-// bytes.
+// The warps that build a list: as many as hold experts, kExperts a thread, from `first_warp` on.
 template <int32_t kExperts>
-__device__ void build_work_list(const PlanView& plan, const uint32_t* expert_rows, int32_t rank,
-                                PartOrder order, const WorkListView& out, uint64_t* shared) {
+__device__ WarpsOfCta work_list_warps(int32_t num_experts, int32_t first_warp) {
+  return {first_warp, ceil_div(num_experts, kExperts * kWarpThreads)};
+}
+
+// Called by all threads of work_list_warps, of which thread t has the kExperts experts from
+// kExperts t on. `shared` is scratch of 64 words of 8 bytes.
+template <int32_t kExperts>
+__device__ void build_work_list(const WorkListSource& source, const WorkListView& out,
+                                const WarpsOfCta& warps, uint64_t* shared) {
   using work_list::Sums;
-  const int32_t first = kExperts * static_cast<int32_t>(threadIdx.x);
+  const PlanView& plan = source.plan;
+  const int32_t first = kExperts * warps.thread();
   work_list::Share shares[kExperts];
   Sums mine = {0, 0};
 #pragma unroll
   for (int32_t u = 0; u < kExperts; ++u) {
     if (first + u >= plan.num_experts) break;
-    const auto rows = static_cast<int32_t>(expert_rows[first + u]);
-    shares[u] = work_list::find_share(plan, first + u, rows, rank, order);
+    const auto rows = static_cast<int32_t>(source.expert_rows[first + u]);
+    shares[u] = work_list::find_share(plan, first + u, rows, source.rank, source.order);
     mine += shares[u].sums;
   }
   uint64_t sums[2] = {mine.rows_tiles, mine.counts};
   uint64_t totals[2];
-  scan_exclusive(sums, totals, ceil_div(plan.num_experts, kExperts), shared);
+  scan_exclusive(sums, totals, ceil_div(plan.num_experts, kExperts), shared, warps);
   Sums before = {sums[0], sums[1]};
   const Sums all = {totals[0], totals[1]};
 #pragma unroll
@@ -171,8 +185,8 @@ __device__ void build_work_list(const PlanView& plan, const uint32_t* expert_row
     }
     before += shares[u].sums;
   }
-  if (threadIdx.x == 0) {
-    *out.header = {.rank = rank,
+  if (warps.thread() == 0) {
+    *out.header = {.rank = source.rank,
                    .num_parts = all.first_parts() + all.second_parts(),
                    .num_tiles = all.first_tiles() + all.second_tiles(),
                    .num_owned = all.owned(),

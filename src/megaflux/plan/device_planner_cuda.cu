@@ -21,8 +21,6 @@ __global__ void __launch_bounds__(kPlannerThreads<Lanes>, 1)
                         reinterpret_cast<std::byte*>(shared));
 }
 
-// Shared memory left to a kernel that plans among other things.
-constexpr size_t kCallerBytes = 8 * 1024;
 constexpr int64_t kMostNarrowBlocks = (int64_t{1} << 20) - 1;  // below half of a key's values
 
 // The tables of a configuration as the device wants them.
@@ -216,8 +214,9 @@ std::string describe(const DevicePlanReport& report) {
 }
 
 DevicePlanner::DevicePlanner(PlanConfig config, int32_t device, int64_t max_rows)
-    : config_(with_owners(std::move(config))), device_(device) {
+    : config_(with_owners(std::move(config))), max_rows_(max_rows), device_(device) {
   check_device_config(config_);
+  hash_ = config_hash(config_);
   MF_CHECK(max_rows >= 1 && max_rows <= INT32_MAX, "max_rows: ", max_rows, " is outside [1, ",
            INT32_MAX, "]");
   const CurrentDevice current(device);
@@ -229,7 +228,8 @@ DevicePlanner::DevicePlanner(PlanConfig config, int32_t device, int64_t max_rows
   tables_ = upload_tables(config_, tables, device, params_);
   for (const bool has_residents : {false, true}) {
     with_planner_lanes(params_, has_residents, [&]<class Lanes>() {
-      fit_shared_memory(static_cast<size_t>(limit) - kCallerBytes, kPlannerThreads<Lanes>, params_);
+      fit_shared_memory(static_cast<size_t>(limit) - kPlannerCallerBytes, kPlannerThreads<Lanes>,
+                        params_);
       MF_CUDA(cudaFuncSetAttribute(plan_kernel<Lanes>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    limit));
     });

@@ -31,6 +31,9 @@ class DevicePlanner {
   DevicePlanner(PlanConfig config, int32_t device, int64_t max_rows = INT32_MAX);
 
   const PlanConfig& config() const { return config_; }
+  // config_hash(config()), found once.
+  uint64_t hash() const { return hash_; }
+  int64_t max_rows() const { return max_rows_; }
   // What a kernel of one's own passes to plan_on_device (planner_device.cuh), valid as long as this
   // object.
   const DevicePlannerParams& params() const { return params_; }
@@ -44,6 +47,8 @@ class DevicePlanner {
 
  private:
   PlanConfig config_;
+  uint64_t hash_ = 0;
+  int64_t max_rows_ = 0;
   int32_t device_ = 0;
   DeviceMemory tables_;
   DevicePlannerParams params_;

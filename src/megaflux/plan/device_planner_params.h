@@ -32,6 +32,9 @@ MF_HOST_DEVICE constexpr int32_t most_ranks(PlannerLanes lanes) {
   return lanes == PlannerLanes::kNarrow32 || lanes == PlannerLanes::kCost32 ? 32 : 64;
 }
 
+// Shared memory that a planner leaves to a kernel in which it is one part.
+inline constexpr size_t kPlannerCallerBytes = 8 * 1024;
+
 // The words that a plan's hash begins with: E, P, s, block_rows.
 inline constexpr int32_t kNumDimWords = 4;
 

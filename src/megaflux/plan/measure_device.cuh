@@ -9,16 +9,17 @@
 
 namespace megaflux {
 
-// Zeroes what is counted into.
-__device__ inline void clear_counts(const DevicePlannerParams& params, PlannerMemory& memory) {
+// Zeroes what is counted into. The block's first `num_threads` threads.
+__device__ inline void clear_counts(const DevicePlannerParams& params, int32_t num_threads,
+                                    PlannerMemory& memory) {
   const auto t = static_cast<int32_t>(threadIdx.x);
   if (t == 0) memory.facts = PlannerFacts{};
   MF_UNROLL(1)
-  for (int32_t e = t; e < params.dims.num_experts; e += block_threads()) memory.rows[e] = 0;
+  for (int32_t e = t; e < params.dims.num_experts; e += num_threads) memory.rows[e] = 0;
   MF_UNROLL(1)
-  for (int32_t q = t; q < params.num_places; q += block_threads()) memory.fixed_load[q] = 0;
+  for (int32_t q = t; q < params.num_places; q += num_threads) memory.fixed_load[q] = 0;
   MF_UNROLL(1)
-  for (int32_t r = t; r < params.dims.num_ranks; r += block_threads()) memory.rank_blocks[r] = 0;
+  for (int32_t r = t; r < params.dims.num_ranks; r += num_threads) memory.rank_blocks[r] = 0;
 }
 
 // Entries of the tables of the configuration at one index: of an expert, a place, a domain.
@@ -44,12 +45,13 @@ __device__ inline TableEntries load_entries(const DevicePlannerParams& params, i
   return entries;
 }
 
-// Brings the tables near. `first` are the entries of the thread's own index, loaded before.
+// Brings the tables near. The block's first `num_threads` threads; `first` are the entries of the
+// thread's own index, loaded before.
 __device__ inline void copy_tables(const DevicePlannerParams& params, const TableEntries& first,
-                                   PlannerMemory& memory) {
+                                   int32_t num_threads, PlannerMemory& memory) {
   const int32_t end = max(params.dims.num_experts, params.num_places + params.num_domains);
   MF_UNROLL(1)
-  for (auto i = static_cast<int32_t>(threadIdx.x); i < end; i += block_threads()) {
+  for (auto i = static_cast<int32_t>(threadIdx.x); i < end; i += num_threads) {
     const TableEntries entries =
         i == static_cast<int32_t>(threadIdx.x) ? first : load_entries(params, i);
     if (i < params.dims.num_experts) {
@@ -91,7 +93,7 @@ __device__ int64_t load_rows(const int32_t* loads, const PlanDims& dims, int32_t
 
 // Which rows a thread sums: threads are dealt out over experts first and then over sources.
 struct RowShare {
-  int32_t expert = 0;   // the first; -1 = none
+  int32_t expert = 0;   // the first; E = none
   int32_t next = 0;     // experts on
   int32_t source = 0;   // the first
   int32_t sources = 1;  // sources on
@@ -114,19 +116,25 @@ __device__ inline int64_t load_rows(const int32_t* loads, const PlanDims& dims,
   return load_rows<16>(loads, dims, e, share.source, share.sources);
 }
 
+// Adds to the rows of expert e. Rows below 0 (-1 stands for any), or rows that pass 31 bits, are an
+// error.
+__device__ inline void add_rows(int64_t rows, int32_t e, PlannerMemory& memory) {
+  constexpr uint32_t kMost = 0x7fffffffu;
+  const bool is_wrong = rows < 0 || rows > kMost;
+  const auto add = static_cast<uint32_t>(is_wrong ? 0 : rows);
+  const uint32_t before = atomicAdd(reinterpret_cast<uint32_t*>(memory.rows) + e, add);
+  if (is_wrong || before + add > kMost) memory.facts.error = 1;
+}
+
 // Adds them up over the sources. `first` are the rows of the thread's first expert, loaded before.
 // Rows that are negative, or pass 31 bits, are an error. `loads` may have been written by other
 // ranks in this launch, so it is never read through the read-only path.
 __device__ inline void sum_rows(const DevicePlannerParams& params, const int32_t* loads,
                                 const RowShare& share, int64_t first, PlannerMemory& memory) {
-  constexpr uint32_t kMost = 0x7fffffffu;
   MF_UNROLL(1)
   for (int32_t e = share.expert; e < params.dims.num_experts; e += share.next) {
     if (e != share.expert) first = load_rows(loads, params.dims, share, e);
-    const bool is_wrong = first < 0 || first > kMost;
-    const auto add = static_cast<uint32_t>(is_wrong ? 0 : first);
-    const uint32_t before = atomicAdd(reinterpret_cast<uint32_t*>(memory.rows) + e, add);
-    if (is_wrong || before + add > kMost) memory.facts.error = 1;
+    add_rows(first, e, memory);
   }
 }
 

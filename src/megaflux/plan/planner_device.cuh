@@ -178,50 +178,71 @@ __device__ GateDecision decide(const DevicePlannerParams& params, const int32_t*
   return gate;
 }
 
+// What needs no loads: tables come near, and what is counted into is cleared. The block's first
+// `num_threads` threads; ends without a barrier.
+__device__ inline void prepare_plan(const DevicePlannerParams& params, int32_t num_threads,
+                                    PlannerMemory& memory) {
+  const TableEntries entries = load_entries(params, static_cast<int32_t>(threadIdx.x));
+  clear_counts(params, num_threads, memory);
+  copy_tables(params, entries, num_threads, memory);
+}
+
+// Makes the plan of the rows that memory holds, behind a barrier. Whole block. Returns the status
+// in every thread; if it is kPlanned, the staged plan up to its header is whole for all of them.
+template <class Lanes>
+__device__ DevicePlanStatus plan_rows(const DevicePlannerParams& params, const int32_t* resident,
+                                      std::byte* plan, DevicePlanReport* report,
+                                      PlannerMemory& memory) {
+  if constexpr (Lanes::kIsPlain) resident = nullptr;
+  count_blocks(params, memory);
+  __syncthreads();
+  if (params.num_domains > 0) sort_experts(params, 0, memory);
+  measure_domains<Lanes>(params, memory);
+  __syncthreads();
+  DevicePlanReport found = {.num_orphans = static_cast<int32_t>(memory.facts.num_orphans)};
+  if (memory.facts.error != 0 || total_rows(memory) > INT32_MAX ||
+      memory.facts.total_blocks > params.max_blocks) {
+    found.status = DevicePlanStatus::kTooManyRows;
+  } else if (found.num_orphans != 0) {
+    found.status = DevicePlanStatus::kOrphans;
+  }
+  if (threadIdx.x == 0) {
+    found.tau = add_domains(params, memory).tau;
+    *report = found;  // now, since registers are scarce in what follows
+  }
+  if (found.status != DevicePlanStatus::kPlanned) return found.status;
+  const GateDecision gate = decide<Lanes>(params, resident, memory);
+  if (threadIdx.x == 0) report->gate = gate;
+  const bool is_refused = gate != GateDecision::kNotAsked && gate != GateDecision::kReplicate;
+  lay_out(params, static_cast<uint16_t>(is_refused ? kPlanGateRefused : 0), resident, memory, plan);
+  return DevicePlanStatus::kPlanned;
+}
+
 // Makes the plan of one step. All threads of a block of kPlannerThreads<Lanes> call it, with
 // params.shared_bytes of shared memory, 16-byte aligned. `loads` is [P, E] rows by source,
 // `resident` [P s] or null (nothing is resident; always with plain lanes), `plan` has
 // PlanLayout(params.dims).total_bytes and is 16-byte aligned; like `loads` they may be memory that
 // other ranks wrote before a signal this block has seen. Ends with the report and, if its status is
 // kPlanned, the plan written by this block; the caller orders what reads them.
+//
+// A kernel that sums the loads itself calls prepare_plan early, add_rows behind a barrier, and
+// plan_rows behind another one, in the place of this.
 template <class Lanes>
 __device__ void plan_on_device(const DevicePlannerParams& params, const int32_t* loads,
                                const int32_t* resident, std::byte* plan, DevicePlanReport* report,
                                std::byte* shared) {
-  if constexpr (Lanes::kIsPlain) resident = nullptr;
   PlannerMemory& memory = *reinterpret_cast<PlannerMemory*>(shared);
   const TableEntries entries = load_entries(params, static_cast<int32_t>(threadIdx.x));
   const RowShare share = share_rows(params.dims);
   const int64_t rows = share.expert < params.dims.num_experts
                            ? load_rows(loads, params.dims, share, share.expert)
                            : 0;
-  clear_counts(params, memory);
+  clear_counts(params, block_threads(), memory);
   __syncthreads();
   sum_rows(params, loads, share, rows, memory);
-  copy_tables(params, entries, memory);
+  copy_tables(params, entries, block_threads(), memory);
   __syncthreads();
-  count_blocks(params, memory);
-  __syncthreads();
-  if (params.num_domains > 0) sort_experts(params, 0, memory);
-  measure_domains<Lanes>(params, memory);
-  __syncthreads();
-  DevicePlanStatus status = DevicePlanStatus::kPlanned;
-  if (memory.facts.error != 0 || total_rows(memory) > INT32_MAX ||
-      memory.facts.total_blocks > params.max_blocks) {
-    status = DevicePlanStatus::kTooManyRows;
-  } else if (memory.facts.num_orphans != 0) {
-    status = DevicePlanStatus::kOrphans;
-  }
-  GateDecision gate = GateDecision::kNotAsked;
-  if (status == DevicePlanStatus::kPlanned) {
-    gate = decide<Lanes>(params, resident, memory);
-    const bool refused = gate != GateDecision::kNotAsked && gate != GateDecision::kReplicate;
-    lay_out(params, static_cast<uint16_t>(refused ? kPlanGateRefused : 0), resident, memory, plan);
-  }
-  if (threadIdx.x == 0) {
-    *report = {status, gate, static_cast<int32_t>(memory.facts.num_orphans),
-               add_domains(params, memory).tau};
-  }
+  plan_rows<Lanes>(params, resident, plan, report, memory);
 }
 
 // Calls f.template operator()<Lanes>() with the lanes of the parameters for steps with or without

@@ -3,26 +3,50 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <ctime>
+#include <fstream>
 
 #include "cli/json_output.h"
+#include "megaflux/base/check.h"
 
 namespace megaflux::cli {
 
+namespace {
+
+// What a line has after the schema, if it has one.
+void add_members(const Figure& figure, const std::string& case_name, const BenchSource& source,
+                 Json& record) {
+  record["figure"] = figure.name;
+  record["value"] = figure.value;
+  record["unit"] = figure.unit;
+  record["case"] = case_name;
+  record["samples"] = *figure.samples;
+  record["clock"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  record[source.place_key] = source.place;
+  record["commit"] = source.commit;
+  record["command"] = source.command;
+}
+
+}  // namespace
+
 std::string bench_line(const Figure& figure, const std::string& case_name,
                        const BenchSource& source) {
-  const Json record = {
-      {"schema", "megaflux.result/1"},
-      {"figure", figure.name},
-      {"value", figure.value},
-      {"unit", figure.unit},
-      {"case", case_name},
-      {"samples", *figure.samples},
-      {"clock", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-      {source.place_key, source.place},
-      {"commit", source.commit},
-      {"command", source.command}};
+  Json record = {{"schema", "megaflux.result/1"}};
+  add_members(figure, case_name, source, record);
   return record.dump() + "\n";
+}
+
+void append_result(const std::string& path, const Figure& figure, const std::string& case_name,
+                   const BenchSource& source) {
+  if (path.empty()) return;
+  Json record;
+  add_members(figure, case_name, source, record);
+  std::ofstream file(path, std::ios::binary | std::ios::app);
+  file << record.dump() << '\n';
+  file.close();
+  MF_CHECK(file.good(), "--out: ", path, " did not take the result: ", std::strerror(errno));
 }
 
 std::string command_line(const std::vector<std::string>& arguments) {

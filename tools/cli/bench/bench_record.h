@@ -30,6 +30,10 @@ struct BenchSource {
 
 std::string bench_line(const Figure& figure, const std::string& case_name,
                        const BenchSource& source);
+// The same without its schema, as a line of bench/results: appended to the file `path`, or nothing
+// if that is empty. Throws kBadInput naming --out and the path.
+void append_result(const std::string& path, const Figure& figure, const std::string& case_name,
+                   const BenchSource& source);
 // "megaflux bench plan ...", whatever path the program was called by.
 std::string command_line(const std::vector<std::string>& arguments);
 

@@ -52,9 +52,7 @@ class HeadRig {
     Layout layout;
     fields_ = add_device_head_fields(
         layout, config_, {.max_ctas = kMostCtas, .report_bytes = sizeof(DevicePlanReport)});
-    group_ = std::make_unique<LocalGroup>(LocalConfig{.device_of = bench_case.device_of,
-                                                      .payload_words = head_payload_words(config_)},
-                                          layout);
+    group_ = std::make_unique<LocalGroup>(LocalConfig{.device_of = bench_case.device_of}, layout);
     for (size_t i = 0; i < group_->num_devices(); ++i) add_device(i, bench_case);
     launch();
     group_->synchronize();
@@ -104,9 +102,7 @@ class HeadRig {
     const CurrentDevice current(device);
     DeviceSide side;
     side.head = std::make_unique<DeviceHead>(config_, fields_, group_->ranks_on(device_idx));
-    const int64_t max_rows =
-        int64_t{config_.max_tokens} * config_.topk * config_.plan.dims.num_ranks;
-    side.planner = std::make_unique<DevicePlanner>(config_.plan, device, max_rows);
+    side.planner = std::make_unique<DevicePlanner>(config_.plan, device, max_step_rows(config_));
     std::vector<RoutingView> views;
     for (const int32_t rank : group_->ranks_on(device_idx)) {
       const std::vector<int32_t>& ids = bench_case.routing[rank].topk_ids;

@@ -34,6 +34,7 @@ struct HeadOptions {
   std::string route = "zipf-k3";
   std::string commit;
   std::string json_target;
+  std::string results_file;
 };
 
 // Families that take no recorded counts.
@@ -92,6 +93,7 @@ void print_figures(const HeadOptions& options, const GpuDevice& device,
 ExitCode run_head_bench(const HeadOptions& options, const std::vector<std::string>& arguments) {
   check_plan_options(options.plan);
   check_output("--json", options.json_target);
+  check_output("--out", options.results_file);
   check_has_cuda("bench head");
   MF_CHECK(options.num_devices <= options.plan.num_ranks, "--devices: ", options.num_devices,
            " for --ranks ", options.plan.num_ranks, ", a device hosts at least one rank");
@@ -105,10 +107,10 @@ ExitCode run_head_bench(const HeadOptions& options, const std::vector<std::strin
                            .place = device.uuid,
                            .commit = options.commit,
                            .command = command_line(arguments)};
-  write_text(
-      "--json", options.json_target,
-      bench_line({"head_us", "us", simulate::percentile(figures.head_us, 50), &figures.head_us},
-                 case_name(options), source));
+  const Figure figure = {"head_us", "us", simulate::percentile(figures.head_us, 50),
+                         &figures.head_us};
+  write_text("--json", options.json_target, bench_line(figure, case_name(options), source));
+  append_result(options.results_file, figure, case_name(options), source);
   return ExitCode::kOk;
 }
 
@@ -132,11 +134,14 @@ void add_head_bench(CLI::App& bench, Invocation& invocation) {
               "samples: replays of a graph of 20 launches");
   head->add_option("--commit", options->commit, "commit to name in the JSON lines")
       ->type_name("HASH");
+  head->add_option("--out", options->results_file,
+                   "append the figure as a line of bench/results to this file")
+      ->type_name("FILE");
   add_planner_options(*head, options->plan);
   add_cost_options(*head, options->plan);
   head->footer(
       "Example: megaflux bench head --ranks 2 --devices 2\n"
-      "         megaflux bench head --experts 256 --ranks 8 --devices 2 --tokens 16384 --json "
+      "         megaflux bench head --experts 256 --ranks 8 --devices 2 --tokens 16384 --out "
       "head.jsonl");
   head->callback([options, &invocation] {
     invocation.action = [options, arguments = invocation.arguments] {

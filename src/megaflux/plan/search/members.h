@@ -1,5 +1,5 @@
 // The members of the portfolio: which searches there are, and how each is run. Host and device walk
-// the same table (docs/decisions/0011-portfolio-for-a-device.md says why these).
+// the same table (docs/decisions/0012-portfolio-for-a-device.md says why these).
 //
 // Members by id: [0, 14) groups; [14, 18) the paper's four; [18, 32) groups again. Where copies
 // have a price all of them search, the last with wide targets. Forward, the first 14 search, and if

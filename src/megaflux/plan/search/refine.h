@@ -196,7 +196,7 @@ MF_HOST_DEVICE bool apply(const Shift& shift, int32_t busy, int64_t before,
 }  // namespace refine
 
 // Steps of level(). What they reach, they reach early: 4 R steps gave the same plans of recorded
-// loads but for a few in a thousand (docs/decisions/0011-portfolio-for-a-device.md).
+// loads but for a few in a thousand (docs/decisions/0012-portfolio-for-a-device.md).
 inline constexpr int32_t kLevelSteps = 4;
 
 // How many ranks finish after what is accepted.
@@ -306,7 +306,7 @@ MF_HOST_DEVICE int32_t next_way(const SearchView<Lanes>& state, int32_t begin, i
 
 }  // namespace refine
 
-// Problems with more ranks are left as they are (docs/decisions/0011-portfolio-for-a-device.md).
+// Problems with more ranks are left as they are (docs/decisions/0012-portfolio-for-a-device.md).
 inline constexpr int32_t kShortenRanks = 32;
 
 // Reroutes a -> m -> x into a -> x where rank m hosts an expert of a and gives away as many blocks
