@@ -2,7 +2,7 @@
 // all ranks of a device; entry_exit_device.cuh turns it into the rank of each CTA.
 //
 // Example, P = 8 on two devices, ranks 4 ... 7 on the second: there num_local is 4, and a grid of
-// 132 CTAs gives rank 4 the CTAs 0 ... 32, rank 5 the CTAs 33 ... 65, and so on.
+// 33 x 4 CTAs gives rank 4 the first row, rank 5 the second, and so on.
 //
 // A launch takes its epoch from device memory and moves it on when it ends, so that a captured
 // launch is right on every replay.

@@ -11,7 +11,7 @@
 // All functions but post_pulled and await_pulled are called by all threads of a CTA. A kernel that
 // is no launch of its own but works on behalf of one that has ended takes self from rejoin_launch
 // and ends nothing. Launches of a rank follow each other in stream order, all CTAs of a rank are
-// resident at once, and the number of CTAs is a multiple of num_local.
+// resident at once, and the grid has a row of CTAs for each rank of the device (launch_ranks).
 #pragma once
 
 #include "megaflux/comm/entry_exit.h"
@@ -146,15 +146,14 @@ __device__ __forceinline__ void post_entered(const DeviceRank& self, EntryOutcom
 
 // The rank of this CTA in a launch that starts: its epoch is one after the last launch that ended.
 __device__ __forceinline__ DeviceRank begin_launch(const DeviceContext& group) {
-  const auto num_ctas = static_cast<int32_t>(gridDim.x) / group.num_local;
-  const auto local_idx = static_cast<int32_t>(blockIdx.x) / num_ctas;
+  const auto local_idx = static_cast<int32_t>(blockIdx.y);
   const LocalRank& local = group.local[local_idx];
   return {.group = group,
           .base = local.base,
           .local_idx = local_idx,
           .rank = local.rank,
-          .cta = static_cast<int32_t>(blockIdx.x) % num_ctas,
-          .num_ctas = num_ctas,
+          .cta = static_cast<int32_t>(blockIdx.x),
+          .num_ctas = static_cast<int32_t>(gridDim.x),
           .epoch = local.launched + 1,
           .is_silent = local.is_silent != 0};
 }

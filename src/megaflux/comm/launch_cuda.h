@@ -18,8 +18,8 @@ struct LaunchShape {
 };
 
 // Launches kernel(context, args...) on the current device, which is the context's, as a cooperative
-// grid of ctas_per_rank CTAs for each of its ranks. Throws kInternal with CUDA's words if they do
-// not fit on the device together. May stand inside a stream capture.
+// grid of ctas_per_rank CTAs (x) for each of its ranks (y). Throws kInternal with CUDA's words if
+// they do not fit on the device together. May stand inside a stream capture.
 template <typename... Params, typename... Args>
 void launch_ranks(void (*kernel)(DeviceContext, Params...), const LaunchShape& shape,
                   cudaStream_t stream, const DeviceContext& context, const Args&... args) {
@@ -35,7 +35,9 @@ void launch_ranks(void (*kernel)(DeviceContext, Params...), const LaunchShape& s
   cooperative.id = cudaLaunchAttributeCooperative;
   cooperative.val.cooperative = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<uint32_t>(shape.ctas_per_rank * context.num_local));
+  // A row a rank, so that no CTA has to divide.
+  config.gridDim =
+      dim3(static_cast<uint32_t>(shape.ctas_per_rank), static_cast<uint32_t>(context.num_local));
   config.blockDim = dim3(static_cast<uint32_t>(shape.num_threads));
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;

@@ -45,7 +45,8 @@ struct DeviceRank {
 // Tests: a delay of up to 4 us before one post in four and after one wait in four.
 __device__ __forceinline__ void fuzz_delay(const DeviceRank& self) {
   if (self.group.fuzz_seed == 0) return;
-  const uint64_t place = (uint64_t{blockIdx.x} << 32) + threadIdx.x / 32;
+  const uint64_t cta = uint64_t{blockIdx.y} * gridDim.x + blockIdx.x;
+  const uint64_t place = (cta << 32) + threadIdx.x / 32;
   const uint64_t draw = mix64(self.group.fuzz_seed ^ mix64(place + clock64()));
   if ((draw & 3u) == 0) __nanosleep(static_cast<uint32_t>(draw >> 32) % 4096);
 }

@@ -190,18 +190,23 @@ class CountExchange {
   // Ends with c_e in shared.rows and in the planner. kEntered in all threads, or what else the
   // entry ended with.
   __device__ EntryOutcome run() {
-    const uint64_t digest = is_entry_warp() ? post_entry() : 0;
     EntryOutcome outcome = EntryOutcome::kEntered;
+    // The last two warps meet as often as the others do: racecheck counts that, and compares.
     if (is_entry_warp()) {
-      // As many meetings as the other warps have: racecheck counts them, and compares.
+      const uint64_t digest = post_entry();
       WarpsOfCta{kEntryWarp, 1, 2}.meet();
       outcome = await_entries_by_warp(head_.self, digest);
       if (outcome == EntryOutcome::kRefused) release_waiters();
+    } else if (threadIdx.x / kWarpThreads == kDroppedWarp) {
+      WarpsOfCta{kDroppedWarp, 1, 3}.meet();
+      if (!note_dropped()) outcome = EntryOutcome::kAborted;
     } else {
       if (threadIdx.x == 0) shared_.save(head_.self);
       if (!exchange()) outcome = EntryOutcome::kAborted;
     }
-    if (__syncthreads_and(outcome == EntryOutcome::kEntered)) return EntryOutcome::kEntered;
+    if (__syncthreads_and(outcome == EntryOutcome::kEntered)) [[likely]] {
+      return EntryOutcome::kEntered;
+    }
     const bool is_aborted = __syncthreads_or(outcome == EntryOutcome::kAborted);
     return is_aborted ? EntryOutcome::kAborted : EntryOutcome::kRefused;
   }
@@ -214,23 +219,21 @@ class CountExchange {
                                            .config_hash = head_.params.config_hash});
   }
 
-  // All warps but the one that enters: the counts of this rank to all, and those of all. False: the
-  // group has aborted.
+  // The first warps: the counts of this rank to all, and those of all. False: the group has
+  // aborted.
   __device__ bool exchange() {
     const DeviceRank& self = head_.self;
-    constexpr int32_t kThreads = kEntryWarp * kWarpThreads;
+    if (self.is_silent) return false;
+    constexpr int32_t kThreads = kDroppedWarp * kWarpThreads;
     planner_.prepare(kThreads, shared_.behind());
     for (auto expert = static_cast<int32_t>(threadIdx.x); expert < head_.params.num_experts;
          expert += kThreads) {
       shared_.rows[expert] = 0;
     }
-    const bool is_sound = threadIdx.x / kWarpThreads == kDroppedWarp
-                              ? note_dropped()
-                              : sum_counts(self, head_.chunk_counts(), groups_, 0,
-                                           [&](int32_t expert, uint64_t rows) {
-                                             partial_[groups_.place(expert)] = rows;
-                                           });
-    if (!WarpsOfCta{0, kEntryWarp}.meet_and(is_sound)) return false;
+    const bool is_sound =
+        sum_counts(self, head_.chunk_counts(), groups_, 0,
+                   [&](int32_t expert, uint64_t rows) { partial_[groups_.place(expert)] = rows; });
+    if (!WarpsOfCta{0, kDroppedWarp}.meet_and(is_sound)) return false;
     tell();
     return sum_counts(self, head_.rank_counts(self.base), groups_, 0,
                       [&](int32_t expert, uint64_t rows) {
@@ -344,7 +347,7 @@ __device__ void run_planner(const DeviceContext& context, const RankHead& head,
   auto& shared = *reinterpret_cast<PlannerShared*>(memory);
   const DeviceHeadParams& params = head.params;
   const EntryOutcome entry = Exchange(head, planner, shared).run();
-  if (entry != EntryOutcome::kEntered) {
+  if (entry != EntryOutcome::kEntered) [[unlikely]] {
     if (Exchange::is_entry_warp()) pass_entry_by_warp(head.self, entry);
     clear_plan(head.self, params.fields);
     if (threadIdx.x == 0) {

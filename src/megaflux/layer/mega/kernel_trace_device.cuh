@@ -49,7 +49,8 @@ class Tracer {
   // One writing thread a lane; the others pass is_writer = false.
   __device__ __forceinline__ Tracer(const TraceBuffer& buffer, TraceLane lane, bool is_writer) {
     if (!is_writer || buffer.records == nullptr) return;
-    const int64_t place = int64_t{blockIdx.x} * kTraceLanes + static_cast<int32_t>(lane);
+    const int64_t cta = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
+    const int64_t place = cta * kTraceLanes + static_cast<int32_t>(lane);
     next_ = buffer.records + place * buffer.capacity;
     end_ = next_ + buffer.capacity - 1;  // the last place is for the clock at the end
     clock();
