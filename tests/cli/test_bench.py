@@ -24,6 +24,8 @@ class BenchPlan(ProgramTest):
             self.assertEqual(set(record), KEYS)
             self.assertEqual(len(record["samples"]), 5)
             self.assertEqual(record["commit"], "abc")
+            self.assertEqual(record["command"],
+                             "megaflux bench plan esft_law.npz --cases 5 --commit abc --repeats 2 --json -")
             self.assertEqual(record["case"], "op=plan,E=64,P=8,s=2,route=traces,"
                              "planner=megaflux,objective=forward,exec=cpu")
             self.assertRegex(record["clock"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")

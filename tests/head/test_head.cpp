@@ -87,6 +87,12 @@ RC_GTEST_PROP(Head, EveryRowIsComputedOnceAndAllRanksAgree, ()) {
   }
 }
 
+TEST(Head, MostRowsOfAStepFollowFromTheConfiguration) {
+  EXPECT_EQ(max_step_rows(head_config(16, 3, 1, 4, 100)), 1200);
+  EXPECT_EQ(max_step_rows(head_config(16, 3, 1, 4, 0)), 1);
+  EXPECT_EQ(max_step_rows(head_config(64, 64, 1, 64, 1 << 20)), INT32_MAX);
+}
+
 TEST(Head, IC_13_TokensBeyondTheValidOnesAreIgnored) {
   Ranks ranks(head_config(16, 2, 1, 4, 1024));
   Rng rng(13);

@@ -1,11 +1,11 @@
 #include "cli/bench/bench_record.h"
 
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 
 #include "cli/json_output.h"
@@ -50,7 +50,12 @@ void append_result(const std::string& path, const Figure& figure, const std::str
 }
 
 std::string command_line(const std::vector<std::string>& arguments) {
-  return fmt::format("megaflux {}", fmt::join(arguments.begin() + 1, arguments.end(), " "));
+  std::string line = "megaflux";
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const std::filesystem::path path(arguments[i]);
+    line += " " + (path.is_absolute() ? path.filename().string() : arguments[i]);
+  }
+  return line;
 }
 
 }  // namespace megaflux::cli

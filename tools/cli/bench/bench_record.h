@@ -34,7 +34,8 @@ std::string bench_line(const Figure& figure, const std::string& case_name,
 // if that is empty. Throws kBadInput naming --out and the path.
 void append_result(const std::string& path, const Figure& figure, const std::string& case_name,
                    const BenchSource& source);
-// "megaflux bench plan ...", whatever path the program was called by.
+// "megaflux bench plan ...", whatever path the program was called by; of absolute paths, the
+// folders of one machine, the last part alone.
 std::string command_line(const std::vector<std::string>& arguments);
 
 // `bench head`.
