@@ -78,8 +78,7 @@ TEST(DeviceHeadFault, RanksThatDisagreeGoOn) {
 
 void expect_poisoned_then_recover(RankFault fault, const std::string& words) {
   const HeadConfig config = fault_config();
-  DeviceRig rig(config, all_on_device_0(kRanks),
-                {.deadline = gpu::by_size(200ms, 4'000ms, 200ms)});
+  DeviceRig rig(config, all_on_device_0(kRanks), {.deadline = gpu::by_size(200ms, 4'000ms, 200ms)});
   Rng rng(5);
   run_step(rig, config, draw_step(rng, config));
   const auto [code, text] = error_of(rig, fault);
