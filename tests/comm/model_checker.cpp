@@ -18,6 +18,7 @@ struct Memory {
   uint8_t data;
   std::array<std::array<uint8_t, kMaxRanks>, 2> entry_epoch;
   std::array<std::array<uint8_t, kMaxRanks>, 2> entry_payload;
+  std::array<std::array<uint8_t, kMaxRanks>, 2> counts;  // epochs
   std::array<uint8_t, kMaxRanks> pulled;
   std::array<uint8_t, 2> counter;
   uint8_t entered, joined, comm_done;
@@ -33,7 +34,7 @@ struct State {
     return std::memcmp(&a, &b, sizeof(State)) == 0;
   }
 };
-static_assert(sizeof(Memory) == 1 + 12 + 3 + 2 + 3 + 2 && alignof(State) == 1,
+static_assert(sizeof(Memory) == 1 + 18 + 3 + 2 + 3 + 2 && alignof(State) == 1,
               "no padding to compare");
 
 struct StateHash {
@@ -60,6 +61,7 @@ class Model {
   }
   int entry_bank(int launch) const { return is(Mutation::kOneEntryBank) ? 0 : launch % 2; }
   int counter_bank(int launch) const { return is(Mutation::kOneCounterBank) ? 0 : launch % 2; }
+  int counts_bank(int launch) const { return is(Mutation::kOneCountsBank) ? 0 : launch % 2; }
   // Differs from launch to launch, as targets that depend on the plan do.
   static int amount_of(int launch) { return 1 + launch % 2; }
   bool is_reached(int seen, int expected) const {
@@ -93,6 +95,7 @@ void Model::set_epochs(Memory& memory, int launch) const {
   memory.entered = memory.joined = memory.comm_done = epoch;
   memory.pulled.fill(epoch);
   for (auto& bank : memory.entry_epoch) bank.fill(epoch);
+  for (auto& bank : memory.counts) bank.fill(epoch);
 }
 
 bool Model::can_move(const State& state, int rank, const Step& step) const {
@@ -101,6 +104,8 @@ bool Model::can_move(const State& state, int rank, const Step& step) const {
   switch (step.op) {
     case Op::kWaitEntry:
       return is_reached(own.entry_epoch[entry_bank(step.launch)][step.peer], epoch);
+    case Op::kWaitCounts:
+      return own.counts[counts_bank(step.launch)][step.peer] == epoch;
     case Op::kWaitEntered:
       return is_reached(own.entered, epoch);
     case Op::kWaitJoined:
@@ -170,6 +175,9 @@ void Model::post(State& state, int rank, const Step& step) const {
       break;
     case Op::kPostFlag:
       other.entry_epoch[entry_bank(step.launch)][rank] = epoch;
+      break;
+    case Op::kTellCounts:
+      other.counts[counts_bank(step.launch)][rank] = epoch;
       break;
     case Op::kPostPulled:
       other.pulled[rank] = epoch;

@@ -20,7 +20,7 @@ namespace megaflux::test {
 
 enum class LaunchKind : uint8_t {
   kWork,     // pulls, counter adds, exit
-  kHead,     // entry alone, with a payload
+  kHead,     // entry alone, with a payload, and counts told beside it
   kRefused,  // entry alone: a rank refused, all threw
   kRecover,  // recover() of ranks in processes of their own, one role each, in a launch's place
 };
@@ -47,6 +47,7 @@ enum class Mutation : uint8_t {
   kRestartWhilePeersRun,    // recover() resets its words before every peer has stopped
   kLaunchWhilePeersReset,   // recover() ends before every peer has reset its words
   kAbortedRankPosts,        // launches behind one that aborted post their entries
+  kOneCountsBank,           // counts of head n + 1 overwrite those of n
   kCount,
 };
 std::string_view mutation_name(Mutation mutation);

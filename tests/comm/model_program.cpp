@@ -11,7 +11,7 @@ constexpr const char* kOpNames[] = {
     "read entries",   "clear",       "post entered", "wait entered",  "post joined",
     "wait joined",    "pull",        "add",          "wait count",    "post comm_done",
     "wait comm_done", "post pulled", "wait pulled",  "add unawaited", "arrive",
-    "meet",           "restart",     "abort"};
+    "meet",           "restart",     "abort",        "tell counts",   "wait counts"};
 
 class ProgramBuilder {
  public:
@@ -63,7 +63,9 @@ void ProgramBuilder::add_entry() {
   if (config_.num_roles == 2 && launch_ > 1 && !is(Mutation::kEntryIgnoresComm)) {
     add(Op::kWaitJoined);
   }
+  const bool is_head = config_.launches[launch_ - 1] == LaunchKind::kHead;
   if (!(is_idle() && is(Mutation::kIdleRankSkipsEntry))) add_posts();
+  if (is_head) add_for_peers(Op::kTellCounts);  // as early as a head on a device may
   if (is(Mutation::kClearBeforeEntryWait)) add(Op::kClear);
   if (!is(Mutation::kNoEntryWait)) {
     add_for_peers(Op::kWaitEntry);
@@ -71,6 +73,7 @@ void ProgramBuilder::add_entry() {
   }
   if (!keeps_bank()) add(Op::kClear);
   if (config_.num_roles == 2) add(Op::kPostEntered);
+  if (is_head) add_for_peers(Op::kWaitCounts);
 }
 
 void ProgramBuilder::add_moves() {
@@ -104,6 +107,7 @@ void ProgramBuilder::add_late() {
   if (launch_ == 1) {
     add(Op::kWriteData);
     add_posts();
+    if (config_.launches[0] == LaunchKind::kHead) add_for_peers(Op::kTellCounts);
     add_for_peers(Op::kAbort);
   } else if (is(Mutation::kAbortedRankPosts)) {
     add_posts();
@@ -187,7 +191,8 @@ std::string_view mutation_name(Mutation mutation) {
                                          "entry_ignores_comm",
                                          "restart_while_peers_run",
                                          "launch_while_peers_reset",
-                                         "aborted_rank_posts"};
+                                         "aborted_rank_posts",
+                                         "one_counts_bank"};
   static_assert(std::size(kNames) == static_cast<size_t>(Mutation::kCount));
   return kNames[static_cast<size_t>(mutation)];
 }

@@ -34,6 +34,8 @@ enum class Op : uint8_t {
   kMeet,          // `peer` has arrived there too
   kRestart,       // every word as if the launch whose place recover() takes had ended
   kAbort,         // the deadline has passed: the abort word of `peer`
+  kTellCounts,    // to `peer`, in words that carry the epoch
+  kWaitCounts,    // of `peer`: words of this epoch, no other
 };
 
 struct Step {

@@ -102,6 +102,8 @@ TEST(ModelChecker, FindsTheViolationThatEachMutationMeans) {
             "data of another launch is pulled");
   EXPECT_EQ(violation_of({.launches = {kHead, kHead}, .mutation = Mutation::kOneEntryBank}),
             "an entry of another launch is read");
+  EXPECT_EQ(violation_of({.launches = {kHead, kHead}, .mutation = Mutation::kOneCountsBank}),
+            "deadlock");
   EXPECT_EQ(violation_of({.launches = {kWork, kWork}, .mutation = Mutation::kClearBeforeEntryWait}),
             "a counter is cleared while a peer may still add to it");
   EXPECT_EQ(violation_of({.launches = {kWork, kRefused, kWork},

@@ -30,10 +30,7 @@ class HeadedLayer {
     head_fields_ = add_device_head_fields(
         layout, head_config, {.max_ctas = sms_of(0), .report_bytes = sizeof(DevicePlanReport)});
     fields_ = add_mega_fields(layout, config);
-    group_ = std::make_unique<LocalGroup>(
-        LocalConfig{
-            .device_of = {0}, .payload_words = head_payload_words(head_config), .waits = waits},
-        layout);
+    group_ = std::make_unique<LocalGroup>(LocalConfig{.device_of = {0}, .waits = waits}, layout);
     head_ = std::make_unique<DeviceHead>(head_config, head_fields_, group_->ranks_on(0));
     const int64_t most = std::max<int64_t>(1, int64_t{config.max_tokens} * shape.topk);
     planner_ = std::make_unique<DevicePlanner>(head_config.plan, 0, most);

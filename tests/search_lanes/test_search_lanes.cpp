@@ -95,16 +95,53 @@ PlanConfig any_config(Rng& rng) {
   return config;
 }
 
+std::vector<int64_t> any_totals(const PlanConfig& config, Rng& rng) {
+  std::vector<int64_t> totals;
+  for (int32_t e = 0; e < config.dims.num_experts; ++e) {
+    const double u = rng.uniform();
+    totals.push_back(static_cast<int64_t>(400 * u * u * u));
+  }
+  return totals;
+}
+
+void expect_equal_members(const DomainProblem& problem, int round, Rng& rng) {
+  const auto member = static_cast<int32_t>(rng.below(kNumMembers));
+  expect_equal_searches(problem, [&](auto& state) {
+    const MemberSearch search = member < kFirstSecond || round % 2 == 0
+                                    ? member_search(member, problem.tau, round % 4 < 2)
+                                    : second_search(member, problem.tau, 2 * problem.tau);
+    if (search.target >= 0) run_member(search, state);
+    shorten(state);
+  });
+}
+
+// A lane for every expert of an owner, which is how most problems run on a device.
+TEST(SearchLanes, as_many_lanes_as_an_owner_has_experts) {
+  Rng rng(18);
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    PlanConfig config;
+    const auto num_ranks = static_cast<int32_t>(3 + rng.below(Lanes::kMaxRanks - 2));
+    config.dims = {2 * num_ranks - static_cast<int32_t>(rng.below(3)), num_ranks,
+                   static_cast<int32_t>(1 + rng.below(3)), 4};
+    config.owner_of = contiguous_owners(config.dims.num_experts, num_ranks);
+    ProblemBuilder builder(config, config.dims.block_rows);
+    const LoadTable loads = loads_of(num_ranks, any_totals(config, rng));
+    ASSERT_TRUE(builder.measure(loads));
+    builder.arrange(loads, {}, 0);
+    const DomainProblem& problem = builder.domains()[0];
+    ASSERT_LE(problem.most_owned, Lanes::kCount);
+    expect_equal_members(problem, round, rng);
+    if (HasFailure()) return;
+  }
+}
+
 TEST(SearchLanes, any_number_of_lanes_finds_the_same_replicas) {
   Rng rng(17);
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     const PlanConfig config = any_config(rng);
-    std::vector<int64_t> totals;
-    for (int32_t e = 0; e < config.dims.num_experts; ++e) {
-      const double u = rng.uniform();
-      totals.push_back(static_cast<int64_t>(400 * u * u * u));
-    }
+    const std::vector<int64_t> totals = any_totals(config, rng);
     std::vector<int32_t> resident;
     for (int32_t i = 0; i < config.dims.num_ranks * config.dims.replica_slots; ++i) {
       resident.push_back(rng.below(3) > 0 ? -1
@@ -118,14 +155,7 @@ TEST(SearchLanes, any_number_of_lanes_finds_the_same_replicas) {
         loads, round % 3 == 0 ? std::span<const int32_t>(resident) : std::span<const int32_t>(), 0);
     const DomainProblem& problem = builder.domains()[0];
     if (problem.total_blocks == 0) continue;
-    const auto member = static_cast<int32_t>(rng.below(kNumMembers));
-    expect_equal_searches(problem, [&](auto& state) {
-      const MemberSearch search = member < kFirstSecond || round % 2 == 0
-                                      ? member_search(member, problem.tau, round % 4 < 2)
-                                      : second_search(member, problem.tau, 2 * problem.tau);
-      if (search.target >= 0) run_member(search, state);
-      shorten(state);
-    });
+    expect_equal_members(problem, round, rng);
     if (HasFailure()) return;
     expect_equal_searches(problem, [&](auto& state) {
       search_quota(config.slack_ppm, problem.max_fixed_finish(), state);

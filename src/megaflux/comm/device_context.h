@@ -22,7 +22,7 @@ inline constexpr int32_t kMaxDeviceCounters = 16;  // counter fields of a layout
 // What every group of devices is made with.
 struct DeviceGroupConfig {
   int32_t num_ranks = 1;      // P, 1 ... 128
-  int32_t payload_words = 0;  // words an entry can carry; E for a head
+  int32_t payload_words = 0;  // words an entry can carry; a head needs none
   uint32_t start_epoch = 0;   // tests start near the wrap
   WaitConfig waits = {};      // of it, the deadline and its scale count on devices
 };

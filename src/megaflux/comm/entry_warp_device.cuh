@@ -53,6 +53,7 @@ __device__ __forceinline__ EntryOutcome await_entries_by_warp(const DeviceRank& 
   }
   if (__any_sync(~0u, !is_sound)) return EntryOutcome::kAborted;
   if (__all_sync(~0u, is_agreed)) return EntryOutcome::kEntered;
+  __syncwarp();  // votes order no memory, and the first lane reads what all have seen
   if (lane == 0) {
     device_protocol::tell_verdict(
         self, self.own(self.group.protocol.entries) + device_protocol::entry_index(self, 0));

@@ -32,7 +32,7 @@ struct HeadResult {
   HeadOutcome outcome = HeadOutcome::kNone;
   uint32_t epoch = 0;         // of that launch
   int64_t dropped_rows = 0;   // of this rank: ids outside [-1, E)
-  int64_t dropped_total = 0;  // the same over all launches
+  int64_t dropped_total = 0;  // the same over all launches, also those that did not enter
 };
 static_assert(sizeof(HeadResult) == 24);
 
@@ -44,7 +44,7 @@ struct DeviceHeadFields {
   Field<int32_t> source_begin;   // [P + 1, E] comm/row_map_device.cuh
   Field<int32_t> route_offsets;  // [P, E + 1] the same
   Field<std::byte> plan;         // bytes of the plan; its header is zero if there is none
-  Field<std::byte> report;       // what the device planner says of it
+  Field<std::byte> report;       // what the planner says of it; of no use after kNotEntered
   Field<WorkListHeader> work;    // [1] moe/work_list_device.cuh
   Field<Part> parts;             // [E] the first work->num_parts are in use
   Field<HeadResult> result;      // [1]

@@ -385,7 +385,8 @@ __device__ void run_head(const DeviceContext& context, const DeviceHeadParams& p
   if (self.cta == self.num_ctas - 1) {
     return device_head::run_planner(context, head, planner, shared);
   }
-  if (self.cta < head.chunks().num_chunks) {
+  // Behind a launch that was given up peers may still read the list.
+  if (!self.is_silent && self.cta < head.chunks().num_chunks) {
     device_head::run_chunk<Planner::kThreads>(head, shared);
   }
   end_launch(self);

@@ -151,8 +151,8 @@ class ChunkSorter {
   }
 
   // Writes the chunk's pairs to their places in the route list of the rank, and `offsets` [E + 1]
-  // if the chunk is the first. Waits for the counts of the other chunks; writes nothing if the
-  // group has aborted.
+  // if the chunk is the first. Waits for the counts of the other chunks; writes nothing if
+  // that wait ends by an abort.
   __device__ void sort(const ChunkCounts& counts, int32_t* offsets, int32_t* pairs) {
     const ExpertGroups groups(num_experts(), kThreads);
     const bool is_sound = sum_counts(

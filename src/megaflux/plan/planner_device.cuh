@@ -20,7 +20,7 @@ using CostLanes64 = WarpLanes<2, int32_t, true, true, false>;
 using WideLanes128 = WarpLanes<4, int64_t, false, true, false>;
 
 // Threads of the block that plans, whoever launches it: a warp for each of the 18 searches of a
-// first wave. Lanes that need more registers a thread search in two rounds.
+// second wave. Lanes that need more registers a thread search in two rounds.
 template <class Lanes>
 inline constexpr int32_t kPlannerThreads = Lanes::kHasCosts&& Lanes::kMaxRanks > 32 ? 384 : 576;
 

@@ -43,9 +43,9 @@ void append_result(const std::string& path, const Figure& figure, const std::str
   if (path.empty()) return;
   Json record;
   add_members(figure, case_name, source, record);
+  errno = 0;
   std::ofstream file(path, std::ios::binary | std::ios::app);
-  file << record.dump() << '\n';
-  file.close();
+  file << record.dump() << '\n' << std::flush;
   MF_CHECK(file.good(), "--out: ", path, " did not take the result: ", std::strerror(errno));
 }
 

@@ -31,9 +31,11 @@ ForwardParams params_of(const MegaConfig& config, const MegaFields& fields) {
 
 void check_weights(const MegaConfig& config, const MegaWeights& weights) {
   MF_CHECK(weights.w1 != nullptr && weights.w2 != nullptr, "weights: w1 or w2 is missing");
-  const bool has_biases = weights.b1 != nullptr && weights.b2 != nullptr;
-  MF_CHECK(has_biases == config.shape.has_bias, "weights: the shape has ",
-           config.shape.has_bias ? "biases, and one is missing" : "no biases, and they are given");
+  for (const void* bias :
+       {static_cast<const void*>(weights.b1), static_cast<const void*>(weights.b2)}) {
+    MF_CHECK((bias != nullptr) == config.shape.has_bias, "weights: the shape has ",
+             config.shape.has_bias ? "biases, and one is missing" : "no biases, and one is given");
+  }
 }
 
 void check_inputs(const MegaConfig& config, const ForwardInputs& inputs) {
@@ -49,6 +51,11 @@ void check_inputs(const MegaConfig& config, const ForwardInputs& inputs) {
            " tokens");
   MF_CHECK(inputs.work.header != nullptr && inputs.work.parts != nullptr,
            "work: the list is missing");
+  const RowMapView& rows = inputs.rows;
+  MF_CHECK(rows.source_begin != nullptr && rows.route_offsets != nullptr, "rows: a map is missing");
+  MF_CHECK(rows.num_ranks == config.num_ranks && rows.num_experts == config.shape.num_experts,
+           "rows: maps of ", rows.num_ranks, " ranks and ", rows.num_experts,
+           " experts, the layer has ", config.num_ranks, " and ", config.shape.num_experts);
   MF_CHECK(inputs.stages == ForwardStages::kWhole || config.max_tiles() <= config.pool_tiles(),
            "stages: the GEMMs alone need a pool of ", config.max_tiles(), " tiles, there are ",
            config.pool_tiles());
@@ -87,6 +94,8 @@ void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inpu
                          cudaStream_t stream) const {
   MF_CHECK(context.num_local == kMaxMegaRanks, "group: ", context.num_local,
            " ranks on the device, needed is ", kMaxMegaRanks);
+  MF_CHECK(context.heap.num_ranks() == config_.num_ranks, "group: ", context.heap.num_ranks(),
+           " ranks, the layer has ", config_.num_ranks);
   check_inputs(config_, inputs);
   ForwardParams params = params_;
   params.routes = inputs.routes;

@@ -55,6 +55,7 @@ __device__ inline bool await_results(const CtaView& cta, int32_t token) {
                    .expected = static_cast<uint32_t>(num_rows * cta.params.fc2_columns),
                    .index = group});
   }
+  __syncwarp();  // a shuffle orders no memory, and all lanes read the results
   return __shfl_sync(~0u, is_sound, 0);
 }
 

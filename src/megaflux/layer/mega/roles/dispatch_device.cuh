@@ -90,6 +90,7 @@ __device__ inline void bring_rows(const CtaView& cta, Tracer& tracer) {
     part = find_part(work, part, tile);
     bool is_free = true;
     if (lane_idx() == 0) is_free = await_place(cta, tile);
+    __syncwarp();  // a shuffle orders no memory, and all lanes clear padding rows
     if (!__shfl_sync(~0u, is_free, 0)) return;
     if (lane_idx() == 0) puller.begin();
     bring_piece(cta, work.parts[part], tile, piece % kTilePieces * kPieceRows, puller);
