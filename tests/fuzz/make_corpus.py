@@ -70,6 +70,8 @@ def npy_seeds():
     save("npy", "huge_extent", npy(np.zeros((100, 100), np.uint8)[:0], **{"(0, 100)": "(9e9, 9)"}))
     save("npy", "overflowing_shape",
          b"\x93NUMPY\x01\x00\x46\x00" + b"{'descr':'<i4','fortran_order':False,'shape':(1099511627776,1099511627776)}"[:70])
+    header = b"{'descr':'|u1','fortran_order':False,'shape':(9999999,9999999,9999999,0)}"
+    save("npy", "valid_empty_of_large", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
     save("npy", "huge_header", b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{}")
     save("npy", "truncated", npy(rows)[:-5])
 
