@@ -189,7 +189,7 @@ __device__ inline void sort_experts(const DevicePlannerParams& params, int32_t d
     const int32_t first = first_owned[owner], end = first_owned[owner + 1];
     int32_t sorted = first;
 #pragma unroll 8
-    for (int32_t j = first; j < end; ++j) sorted += blocks_at[j] + (j < i ? 1 : 0) > blocks;
+    for (int32_t j = first; j < end; ++j) sorted += blocks_at[j] - (j < i ? 0 : 1) >= blocks;
     memory.place_of[e] = static_cast<int16_t>(sorted);
     memory.ids[sorted] = static_cast<int16_t>(e);
     memory.blocks[sorted] = blocks;
