@@ -129,10 +129,8 @@ class SearchView {
     return least > problem_.lambda_blocks ? least : problem_.lambda_blocks + 1;
   }
 
-  // The memory of a problem not searched before: fixed placement, without gaps; all of it or, by
-  // whoever has its numbers, that of one expert.
+  // The memory of a problem not searched before: fixed placement, without gaps.
   MF_HOST_DEVICE void reset();
-  MF_HOST_DEVICE void reset_expert(int32_t expert, int32_t owner, int32_t blocks);
   // Back to fixed placement, gaps against each rank's capacity at `target`: O(R + replicas of the
   // last search).
   MF_HOST_DEVICE void start(int64_t target);
@@ -170,6 +168,7 @@ class SearchView {
     if constexpr (Lanes::kMaxRanks <= 32) return uint32_t{1} << rank;
     return uint64_t{1} << (rank & 63);
   }
+  MF_HOST_DEVICE void reset_expert(int32_t expert);
   MF_HOST_DEVICE void write_replica(int32_t expert, SearchExpert state, int32_t rank,
                                     int32_t blocks);
 
@@ -181,9 +180,12 @@ class SearchView {
   int32_t num_replicas_ = 0;
 };
 
+// All blocks of `expert` on its owner.
 template <class Lanes>
-MF_HOST_DEVICE void SearchView<Lanes>::reset_expert(int32_t expert, int32_t owner, int32_t blocks) {
-  memory_.experts[expert] = {blocks, -1, Lanes::kMaxRanks <= 64 || owner < 64 ? bit(owner) : 0};
+MF_HOST_DEVICE void SearchView<Lanes>::reset_expert(int32_t expert) {
+  const int32_t owner = problem_.owner[expert];
+  memory_.experts[expert] = {problem_.blocks[expert], -1,
+                             Lanes::kMaxRanks <= 64 || owner < 64 ? bit(owner) : 0};
   if constexpr (Lanes::kMaxRanks > 64) {
     MF_UNROLL(1)
     for (int32_t w = 0; w < problem_.rank_words - 1; ++w) {
@@ -198,7 +200,7 @@ MF_HOST_DEVICE void SearchView<Lanes>::reset() {
   num_replicas_ = 0;
   MF_UNROLL(4)
   for (int32_t e = lanes_.first(); e < problem_.num_experts; e += Lanes::kCount) {
-    reset_expert(e, problem_.owner[e], problem_.blocks[e]);
+    reset_expert(e);
   }
   lanes_.sync();
 }
@@ -210,9 +212,7 @@ MF_HOST_DEVICE void SearchView<Lanes>::start(int64_t target) {
   for (int32_t i = lanes_.first(); i < num_replicas_; i += Lanes::kCount) {
     // The end of an expert's list, so that one lane resets it.
     const SearchReplica& replica = memory_.replicas[i];
-    if (replica.blocks == 0 || replica.next >= 0) continue;
-    const int32_t e = replica.expert;
-    reset_expert(e, problem_.owner[e], problem_.blocks[e]);
+    if (replica.blocks > 0 && replica.next < 0) reset_expert(replica.expert);
   }
   num_replicas_ = 0;
   flat_capacity_ = capacity(0, target);
