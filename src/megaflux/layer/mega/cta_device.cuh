@@ -23,6 +23,7 @@ inline constexpr int32_t kWarpgroupWarps = 4;
 inline constexpr int32_t kMathGroups = 2;  // warpgroups that multiply, each half a tile's rows
 inline constexpr int32_t kGroupRows = kTileRows / kMathGroups;
 inline constexpr int32_t kStages = 256 / kTileDepth;
+inline constexpr int32_t kStagings = 2;   // pieces of A on their way out, a math warpgroup
 inline constexpr int32_t kTaskSlots = 2;  // the task in work and the next one
 
 // Warpgroups of a CTA and registers of their threads. A product of 64 x 256 takes a launch of 154
@@ -31,7 +32,7 @@ inline constexpr int32_t kLoadGroup = 0, kFirstMathGroup = 1;
 inline constexpr int32_t kProducerWarp = 0, kSchedulerWarp = 1, kStorerWarp = 2, kCommWarp = 3;
 inline constexpr int32_t kNumThreads = 384;
 inline constexpr int32_t kLaunchRegisters = 168;  // 65536 / 384, in steps of 8
-inline constexpr int32_t kLoadRegisters = 88, kMathRegisters = 208;
+inline constexpr int32_t kLoadRegisters = 120, kMathRegisters = 192;
 // Registers move inside what the CTA was launched with: one too many, and the last to ask waits for
 // ever.
 static_assert(kLoadRegisters + kMathGroups * kMathRegisters <= 3 * kLaunchRegisters);
@@ -61,16 +62,22 @@ using TokenPuller = Puller<kChunkBytes, kChunks>;
 struct ForwardShared {
   alignas(1024) Bf16 rows[kStages][kTileRows * kTileDepth];
   alignas(1024) Bf16 weights[kStages][kTileColumns * kTileDepth];
-  alignas(
-      1024) Bf16 staged[kMathGroups][kGroupRows * kStagedColumns];  // 64 columns on their way out
-  TokenRing ring;                                                   // of the comm warp
-  uint64_t stage_full[kStages];                                     // producer -> math: loaded
-  uint64_t stage_empty[kStages];                                    // math -> producer: multiplied
-  uint64_t task_full[kTaskSlots];                                   // scheduler -> all: a task
-  uint64_t task_empty[kTaskSlots];           // all -> scheduler: done with it
-  uint64_t staged_full[kMathGroups];         // math -> storer: 64 columns of A
-  uint64_t staged_empty[kMathGroups];        // storer -> math: read
-  uint64_t pushed[kMathGroups][kTaskSlots];  // math -> storer: results of the task are written
+  // On their way out: A in pieces of 64 rows x 32 channels, or O, 64 columns of a warp's 16 rows.
+  union Staging {
+    Bf16 a[kStagings][kGroupRows * kStagedChannels];
+    Bf16 o[kWarpgroupWarps][kGroupRows / kWarpgroupWarps * kTurnedColumns];
+  };
+  alignas(1024) Staging staged[kMathGroups];
+  TokenRing ring;                                 // of the comm warp
+  Bf16* targets[kTaskSlots][kTileRows];           // of an FC2 task's rows; null = nowhere
+  uint64_t stage_full[kStages];                   // producer -> math: loaded
+  uint64_t stage_empty[kStages];                  // math -> producer: multiplied
+  uint64_t task_full[kTaskSlots];                 // scheduler -> all: a task
+  uint64_t task_empty[kTaskSlots];                // all -> scheduler: done with it
+  uint64_t targets_full[kTaskSlots];              // storer -> math: the task's targets
+  uint64_t staged_full[kMathGroups][kStagings];   // math -> storer: a piece of A
+  uint64_t staged_empty[kMathGroups][kStagings];  // storer -> math: read
+  uint64_t pushed[kMathGroups][kTaskSlots];       // math -> storer: the task's results are written
   TaskSlot tasks[kTaskSlots];
   uint32_t stop;  // a wait of this CTA's producer has failed: no more results
 };
@@ -142,11 +149,14 @@ __device__ inline void make_barriers(ForwardShared& shared) {
   for (int32_t i = 0; i < kTaskSlots; ++i) {
     init(shared.task_full[i], 1);
     init(shared.task_empty[i], kTaskReaders);
+    init(shared.targets_full[i], kWarp);
   }
   for (int32_t group = 0; group < kMathGroups; ++group) {
-    init(shared.staged_full[group], kWarpgroupWarps);
-    init(shared.staged_empty[group], 1);
-    for (int32_t i = 0; i < kTaskSlots; ++i) init(shared.pushed[group][i], kWarpgroupWarps);
+    for (int32_t i = 0; i < kStagings; ++i) {
+      init(shared.staged_full[group][i], kWarpgroupWarps);
+      init(shared.staged_empty[group][i], 1);
+    }
+    for (auto& pushed : shared.pushed[group]) init(pushed, kWarpgroupWarps * kWarp);
   }
   shared.stop = 0;
   cuda::ptx::fence_mbarrier_init(cuda::ptx::sem_release, cuda::ptx::scope_cluster);

@@ -22,7 +22,7 @@ __device__ __forceinline__ void run_comm(const CtaView& cta) {
   const CtaView comm = {self, cta.params, cta.rank, cta.shared};
   Tracer tracer(cta.params.trace, TraceLane::kComm, lane_idx() == 0);
   bring_rows(comm, tracer);
-  sum_tokens(comm, tracer);
+  sum_tokens<4>(comm, tracer);
 }
 
 __device__ __forceinline__ void run_load_group(const CtaView& cta) {
@@ -44,8 +44,9 @@ __device__ __forceinline__ void run_load_group(const CtaView& cta) {
 __device__ __forceinline__ void run_math_group(const CtaView& cta, int32_t group) {
   const bool is_writer = threadIdx.x % sm90::kWarpgroupThreads == 0;
   Tracer tracer(cta.params.trace, group == 0 ? TraceLane::kMath0 : TraceLane::kMath1, is_writer);
+  if (cta.is_whole()) bring_first_rows(cta, group * kWarpgroupWarps + group_warp_idx(), tracer);
   multiply_tiles(cta, group, tracer);
-  if (cta.is_whole()) sum_tokens(cta, tracer);
+  if (cta.is_whole()) sum_tokens<8>(cta, tracer);
 }
 
 __global__ void __launch_bounds__(kNumThreads, 1)
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kNumThreads, 1)
   const DeviceRank self = begin_launch(context);
   const MegaRank& rank = params.ranks[self.local_idx];
   if (threadIdx.x == 0) make_barriers(shared);
-  if (self.cta == 0) build_units(params, rank, reinterpret_cast<uint64_t*>(shared.staged));
+  if (self.cta == 0) build_units(params, rank, reinterpret_cast<uint64_t*>(&shared.staged));
   cuda::ptx::fence_proxy_async();  // the scratch becomes the copy engine's
   const EntryOutcome outcome = self.cta == 0 ? enter(self, params.words) : join_entry(self);
   __syncthreads();

@@ -44,42 +44,43 @@ namespace mega {
 
 #ifdef MF_KERNEL_TRACE
 
+// Two registers: it stands beside roles that have few left.
 class Tracer {
  public:
   // One writing thread a lane; the others pass is_writer = false.
-  __device__ __forceinline__ Tracer(const TraceBuffer& buffer, TraceLane lane, bool is_writer) {
-    if (!is_writer || buffer.records == nullptr) return;
-    const int64_t cta = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
-    const int64_t place = cta * kTraceLanes + static_cast<int32_t>(lane);
-    next_ = buffer.records + place * buffer.capacity;
-    end_ = next_ + buffer.capacity - 1;  // the last place is for the clock at the end
-    clock();
+  __device__ __forceinline__ Tracer(const TraceBuffer& buffer, TraceLane lane, bool is_writer)
+      : buffer_(buffer), lane_(lane) {
+    next_ = is_writer && buffer.records != nullptr ? 0 : buffer.capacity;
+    write_clock(buffer.capacity - 1);  // the last place is for the clock at the end
   }
-  __device__ __forceinline__ ~Tracer() {
-    if (next_ == nullptr) return;
-    ++end_;
-    clock();
-  }
+  __device__ __forceinline__ ~Tracer() { write_clock(buffer_.capacity); }
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  __device__ __forceinline__ void begin() { begin_ = clock64(); }
+  __device__ __forceinline__ void begin() { begin_ = static_cast<uint32_t>(clock64()); }
+  // Spans of up to 2^32 clocks, two seconds.
   __device__ __forceinline__ void end(TraceKind kind, int32_t index) {
-    write({kind, index, begin_, clock64()});
+    const int64_t now = clock64();
+    const uint32_t length = static_cast<uint32_t>(now) - begin_;
+    write({kind, index, now - length, now}, buffer_.capacity - 1);
   }
 
  private:
-  __device__ __forceinline__ void clock() {
+  __device__ __forceinline__ void write_clock(int32_t room) {
     const auto now = static_cast<int64_t>(cuda::ptx::get_sreg_globaltimer());
-    write({TraceKind::kClock, 0, clock64(), now});
+    write({TraceKind::kClock, 0, clock64(), now}, room);
   }
-  __device__ __forceinline__ void write(const TraceRecord& record) {
-    if (next_ != nullptr && next_ < end_) *next_++ = record;
+  __device__ __forceinline__ void write(const TraceRecord& record, int32_t room) {
+    if (next_ >= room) return;
+    const int64_t cta = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
+    const int64_t lane = cta * kTraceLanes + static_cast<int32_t>(lane_);
+    buffer_.records[lane * buffer_.capacity + next_++] = record;
   }
 
-  TraceRecord* next_ = nullptr;
-  TraceRecord* end_ = nullptr;
-  int64_t begin_ = 0;
+  const TraceBuffer& buffer_;  // of the kernel's argument
+  const TraceLane lane_;
+  int32_t next_ = 0;
+  uint32_t begin_ = 0;
 };
 
 #else

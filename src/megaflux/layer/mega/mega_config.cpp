@@ -15,10 +15,10 @@ void check_shape_here(const LayerShape& shape) {
   MF_CHECK(shape.dtype == DType::kBf16, "dtype: ", dtype_name(shape.dtype), ", needed is bf16");
   MF_CHECK(shape.num_experts <= kMaxDeviceExperts, "num_experts: ", shape.num_experts,
            " is outside [1, ", kMaxDeviceExperts, "]");
-  MF_CHECK(shape.hidden % kStagedColumns == 0, "hidden: ", shape.hidden, " is no multiple of ",
-           kStagedColumns);
-  MF_CHECK(shape.inter % kStagedColumns == 0, "inter: ", shape.inter, " is no multiple of ",
-           kStagedColumns);
+  MF_CHECK(shape.hidden % kTurnedColumns == 0, "hidden: ", shape.hidden, " is no multiple of ",
+           kTurnedColumns);
+  MF_CHECK(shape.inter % kTurnedColumns == 0, "inter: ", shape.inter, " is no multiple of ",
+           kTurnedColumns);
 }
 
 }  // namespace

@@ -14,12 +14,16 @@ namespace megaflux {
 // Tiles of the output of one GEMM, kTileRows x kTileColumns, computed kTileDepth of K at a time.
 inline constexpr int32_t kTileColumns = 256;
 inline constexpr int32_t kTileDepth = 64;
-// Columns of an output that pass through shared memory at a time; H and I are multiples.
-inline constexpr int32_t kStagedColumns = 64;
+// Columns of O that a warp turns round in shared memory at a time; H and I are multiples.
+inline constexpr int32_t kTurnedColumns = 64;
+// Channels of A that leave through shared memory at a time.
+inline constexpr int32_t kStagedChannels = 32;
 // Of FC1's 256 columns, 128 are gates and 128 ups of the same channels.
 inline constexpr int32_t kTileChannels = kTileColumns / 2;
 // Row tiles that share a tile of weights while it is in the L2 cache.
 inline constexpr int32_t kUnitTiles = 8;
+// Columns of a token's y that one warp sums where there are few tokens.
+inline constexpr int32_t kSliceColumns = 1024;
 // Tokens whose results are counted in one word.
 inline constexpr int32_t kCountedTokens = 8;
 // Ranks of one device that one launch can serve.

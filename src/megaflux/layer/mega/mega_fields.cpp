@@ -14,7 +14,7 @@ MegaFields add_mega_fields(Layout& layout, const MegaConfig& config) {
           .a_full = layout.add_counters("mega.a_full", tiles),
           .o_done = layout.add_counters("mega.o_done", tiles),
           .next_task = layout.add_counters("mega.next_task", 1),
-          .next_token = layout.add_counters("mega.next_token", 1)};
+          .next_slice = layout.add_counters("mega.next_slice", 1)};
 }
 
 WorkspaceFields add_workspace_fields(Layout& layout, const MegaConfig& config) {

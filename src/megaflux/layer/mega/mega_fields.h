@@ -23,7 +23,7 @@ struct MegaFields {
   CounterField a_full;      // [max_tiles] FC1 tasks of a tile whose A is in the pool
   CounterField o_done;      // [max_tiles] FC2 tasks of a tile that are done
   CounterField next_task;   // [1] tasks given out beyond the first of each CTA
-  CounterField next_token;  // [1] tokens given out for their sums
+  CounterField next_slice;  // [1] slices of tokens given out for their sums
 };
 MegaFields add_mega_fields(Layout& layout, const MegaConfig& config);
 

@@ -21,6 +21,11 @@ struct Box {
   std::span<const uint32_t> box;
 };
 
+// A row of the box is as long as the swizzle.
+CUtensorMapSwizzle swizzle_of(uint32_t columns) {
+  return columns == kStagedChannels ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B;
+}
+
 TensorMap encode(const Box& of) {
   constexpr std::array<uint32_t, 5> kDense = {1, 1, 1, 1, 1};
   MF_CHECK(reinterpret_cast<uintptr_t>(of.base) % 16 == 0,
@@ -29,7 +34,7 @@ TensorMap encode(const Box& of) {
   MF_DRIVER(cuTensorMapEncodeTiled, &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
             static_cast<uint32_t>(of.sizes.size()), const_cast<void*>(of.base), of.sizes.data(),
             of.strides.data(), of.box.data(), kDense.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            swizzle_of(of.box[0]), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   TensorMap words;
   std::memcpy(&words, &map, sizeof(map));
@@ -72,7 +77,7 @@ MegaMaps make_maps(const MegaConfig& config, const MegaMatrices& matrices) {
   constexpr uint32_t kStoredRows = kTileRows / 2;
   return {.x_load = row_map(matrices.x, rows, hidden, {kTileDepth, kTileRows}),
           .a_load = row_map(matrices.a, rows, inter, {kTileDepth, kTileRows}),
-          .a_store = row_map(matrices.a, rows, inter, {kStagedColumns, kStoredRows}),
+          .a_store = row_map(matrices.a, rows, inter, {kStagedChannels, kStoredRows}),
           .w1 = w1_map(config, matrices.w1),
           .w2 = w2_map(config, matrices.w2)};
 }

@@ -1,6 +1,6 @@
 // Tensor maps: how the copy engine cuts tiles out of the matrices of a layer. Boxes are rows of 64
-// bf16 in shared memory, with the 128-byte swizzle; what lies outside a matrix reads as zero and is
-// not written.
+// bf16 in shared memory with the 128-byte swizzle, or of 32 with the 64-byte one; what lies outside
+// a matrix reads as zero and is not written.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct alignas(64) TensorMap {
 struct MegaMaps {
   TensorMap x_load;   // {k, pool row}: a tile's 128 rows
   TensorMap a_load;   // {k, pool row}: the same
-  TensorMap a_store;  // {channel, pool row}: 64 rows
+  TensorMap a_store;  // {channel, pool row}: 64 rows of 32 channels
   // {k, 0, 0, channel / 8, weight slot}: of 128 channels 8 gates, 8 ups, 8 gates and so on; ups
   // come first if W1 is [up; gate].
   TensorMap w1;

@@ -1,5 +1,5 @@
 // Role math: two warpgroups, each 64 rows of a task's 128 x 256 tile. Waits for tasks, for stages
-// that are loaded and for staged_empty; signals stage_empty, staged_full and pushed.
+// that are loaded, for staged_empty and targets_full; signals stage_empty, staged_full and pushed.
 //
 // One product group stays in flight: a stage is given back when the next one's products have been
 // issued.
@@ -45,14 +45,14 @@ __device__ __forceinline__ void multiply_tile(ForwardShared& shared, int32_t gro
   if (lane_idx() == 0) arrive(shared.stage_empty[before]);
 }
 
-// Two 8-column groups, each given for a thread's two rows, into the staged columns 8 chunk, ... of
-// the warp's 16 rows.
-__device__ __forceinline__ void stage_pair(Bf16* staged, int32_t chunk,
-                                           const uint32_t (&values)[4]) {
-  const int32_t lane = lane_idx();
-  const int32_t row = 16 * group_warp_idx() + lane % 16;
-  const int32_t place = (chunk + lane / 16) ^ (row % 8);
-  sm90::store_matrices(staged + row * kStagedColumns + 8 * place, values);
+// Two 8-column groups, each given for a thread's two rows, to columns 8 chunk, ... of 16 rows in
+// shared memory, of kColumns each, as the copy engine swizzles them.
+template <int32_t kColumns>
+__device__ __forceinline__ void stage_pair(Bf16* rows, int32_t chunk, const uint32_t (&values)[4]) {
+  const int32_t row = lane_idx() % 16;
+  const int32_t swizzle = kColumns == 64 ? row % 8 : row / 2 % 4;
+  const int32_t place = (chunk + lane_idx() / 16) ^ swizzle;
+  sm90::store_matrices(rows + row * kColumns + 8 * place, values);
 }
 
 // fp32 biases of column groups that a thread holds, two columns of each.
@@ -64,19 +64,20 @@ __device__ __forceinline__ void add_bias(const float* bias, float* acc) {
   acc[3] += two.y;
 }
 
-// Z of a thread's 16 columns in 64 channels of a tile, 8 a row, and which of its two rows exist.
+// Z of a thread's columns in a piece of a tile, 8 channels a row and half as many ups and gates,
+// and which of its two rows exist.
 struct ThreadZ {
   const float* z;
   bool is_kept[2];
 };
 
-// A of 64 channels into shared memory.
+// A of a piece into the warp's 16 rows of shared memory.
 template <Activation::Kind kKind, bool kIsGateFirst>
 __device__ __forceinline__ void stage_channels(const Activation& activation, const ThreadZ& of,
                                                Bf16* staged) {
   constexpr int32_t kGate = kIsGateFirst ? 0 : 4, kUp = 4 - kGate;
 #pragma unroll
-  for (int32_t j = 0; j < 8; j += 2) {
+  for (int32_t j = 0; j < kStagedChannels / 8; j += 2) {
     uint32_t values[4];
 #pragma unroll
     for (int32_t i = 0; i < 4; ++i) {
@@ -85,7 +86,7 @@ __device__ __forceinline__ void stage_channels(const Activation& activation, con
       const float high = activate<kKind>(activation, z[kGate + 1], z[kUp + 1]);
       values[i] = of.is_kept[i % 2] ? sm90::pack_bf16(low, high) : 0;
     }
-    stage_pair(staged, j, values);
+    stage_pair<kStagedChannels>(staged, j, values);
   }
 }
 
@@ -106,100 +107,97 @@ __device__ __forceinline__ void stage_channels(const ForwardParams& params, cons
   }
 }
 
-// A of one task: SwiGLU in registers, 64 channels at a time through shared memory.
+// A of one task: SwiGLU in registers, 32 channels at a time through shared memory.
 __device__ __forceinline__ void finish_fc1(const CtaView& cta, const Task& task, int32_t group,
-                                           RingPlace<1>& staged, float (&acc)[kAccumulators]) {
+                                           RingPlace<kStagings>& staged,
+                                           float (&acc)[kAccumulators]) {
+  constexpr int32_t kWarpRows = kGroupRows / kWarpgroupWarps;
   const ForwardParams& params = cta.params;
   const ThreadPlace place;
   const int32_t num_rows = task.num_rows - group * kGroupRows;
 #pragma unroll
-  for (int32_t half = 0; half < 2; ++half) {
-    const int32_t first = task.column * kTileChannels + half * kStagedColumns;
+  for (int32_t piece = 0; piece < kTileChannels / kStagedChannels; ++piece) {
+    const int32_t first = task.column * kTileChannels + piece * kStagedChannels;
     if (first >= params.inter) break;
-    float* const z = acc + 64 * half;
+    float* const z = acc + kStagedChannels * piece;
     if (cta.rank.b1 != nullptr) {
       const float* const b1 = cta.rank.b1 + int64_t{task.weight_slot} * 2 * params.inter + first;
 #pragma unroll
-      for (int32_t j = 0; j < 8; ++j) {
+      for (int32_t j = 0; j < kStagedChannels / 8; ++j) {
         add_bias(b1 + 8 * j + place.column, z + 8 * j);
         add_bias(b1 + params.inter + 8 * j + place.column, z + 8 * j + 4);
       }
     }
-    await_barrier(cta.shared.staged_empty[group], staged.parity ^ 1);
-    stage_channels(params, {z, {place.row < num_rows, place.row + 8 < num_rows}},
-                   cta.shared.staged[group]);
+    await_barrier(cta.shared.staged_empty[group][staged.index], staged.parity ^ 1);
+    stage_channels(
+        params, {z, {place.row < num_rows, place.row + 8 < num_rows}},
+        cta.shared.staged[group].a[staged.index] + group_warp_idx() * kWarpRows * kStagedChannels);
     cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
-    arrive_as_warp(cta.shared.staged_full[group]);
+    arrive_as_warp(cta.shared.staged_full[group][staged.index]);
     staged.advance();
   }
 }
 
-// Where the results of the 4 rows go that a lane writes 16 bytes of at a time; null = nowhere.
-struct ResultRows {
-  static constexpr int32_t kRows = 4;
-  Bf16* rows[kRows];
-
-  __device__ __forceinline__ ResultRows(const CtaView& cta, const Task& task, int32_t group) {
-    const ForwardParams& params = cta.params;
-    const RowOrigin* const origins = cta.space(params.space.origins) +
-                                     int64_t{task.tile} * kTileRows + group * kGroupRows +
-                                     16 * group_warp_idx() + lane_idx() / 8;
+// 64 columns of a warp's 16 rows of O, from shared memory to their targets, 16 bytes a lane.
+__device__ __forceinline__ void write_results(Bf16* const* targets, const Bf16* turned,
+                                              int32_t first) {
+  const int32_t chunk = lane_idx() % 8;
 #pragma unroll
-    for (int32_t i = 0; i < kRows; ++i) {
-      const RowOrigin origin = origins[4 * i];
-      const int64_t pair = int64_t{origin.token} * cta.rank.routing.topk + origin.k;
-      const bool is_row = origin.source >= 0 && !cta.is_stopped();
-      rows[i] = is_row ? cta.self.group.heap.at(origin.source, params.fields.results) +
-                             pair * params.hidden
-                       : nullptr;
-    }
+  for (int32_t i = 0; i < 4; ++i) {
+    const int32_t row = lane_idx() / 8 + 4 * i;
+    Bf16* const target = targets[row];
+    if (target == nullptr) continue;
+    const Bf16* const from = turned + row * kTurnedColumns + 8 * (chunk ^ (row % 8));
+    *reinterpret_cast<uint4*>(target + first + 8 * chunk) = *reinterpret_cast<const uint4*>(from);
   }
-};
+}
 
 // O of one task: rounded once, each row to its place among the results of its source.
 __device__ __forceinline__ void finish_fc2(const CtaView& cta, const Task& task, int32_t group,
-                                           const RingPlace<1>& staged,
-                                           float (&acc)[kAccumulators]) {
+                                           int32_t slot, float (&acc)[kAccumulators]) {
   const int32_t hidden = cta.params.hidden;
   const ThreadPlace place;
-  const ResultRows results(cta, task, group);
-  Bf16* const out = cta.shared.staged[group];
-  await_barrier(cta.shared.staged_empty[group], staged.parity ^ 1);
+  Bf16* const turned = cta.shared.staged[group].o[group_warp_idx()];
+  Bf16* const* const targets =
+      cta.shared.targets[slot] + group * kGroupRows + 16 * group_warp_idx();
+  if (__any_sync(~0u, cta.is_stopped())) return;
 #pragma unroll
-  for (int32_t quarter = 0; quarter < 4; ++quarter) {
-    const int32_t first = task.column * kTileColumns + quarter * kStagedColumns;
+  for (int32_t quarter = 0; quarter < kTileColumns / kTurnedColumns; ++quarter) {
+    const int32_t first = task.column * kTileColumns + quarter * kTurnedColumns;
     if (first >= hidden) break;
     if (cta.rank.b2 != nullptr) {
       const float* const b2 = cta.rank.b2 + int64_t{task.weight_slot} * hidden + first;
 #pragma unroll
-      for (int32_t j = 0; j < 8; ++j)
+      for (int32_t j = 0; j < 8; ++j) {
         add_bias(b2 + 8 * j + place.column, acc + 32 * quarter + 4 * j);
+      }
     }
 #pragma unroll
     for (int32_t j = 0; j < 8; j += 2) {
       const float* const o = acc + 32 * quarter + 4 * j;
       const uint32_t values[4] = {sm90::pack_bf16(o[0], o[1]), sm90::pack_bf16(o[2], o[3]),
                                   sm90::pack_bf16(o[4], o[5]), sm90::pack_bf16(o[6], o[7])};
-      stage_pair(out, j, values);
+      stage_pair<kTurnedColumns>(turned, j, values);
     }
     __syncwarp();
+    write_results(targets, turned, first);
+    __syncwarp();
+  }
+}
+
+// All pieces of A that were staged before have been read.
+__device__ __forceinline__ void await_staging(const CtaView& cta, int32_t group,
+                                              RingPlace<kStagings> staged) {
 #pragma unroll
-    for (int32_t i = 0; i < ResultRows::kRows; ++i) {
-      const int32_t row = 16 * group_warp_idx() + lane_idx() / 8 + 4 * i;
-      const int32_t chunk = lane_idx() % 8;
-      const auto* const from =
-          reinterpret_cast<const uint4*>(out + row * kStagedColumns + 8 * (chunk ^ (row % 8)));
-      if (results.rows[i] == nullptr) continue;
-      *reinterpret_cast<uint4*>(results.rows[i] + first + 8 * chunk) = *from;
-    }
-    __syncwarp();
+  for (int32_t i = 0; i < kStagings; ++i, staged.advance()) {
+    await_barrier(cta.shared.staged_empty[group][staged.index], staged.parity ^ 1);
   }
 }
 
 __device__ __forceinline__ void multiply_tiles(const CtaView& cta, int32_t group, Tracer& tracer) {
   float acc[kAccumulators];
   RingPlace<kStages> stage;
-  RingPlace<1> staged;
+  RingPlace<kStagings> staged;
   for (TaskReader reader(cta); reader.next(); reader.done_as_warp()) {
     const Task task = reader.task();
     tracer.begin();
@@ -209,9 +207,11 @@ __device__ __forceinline__ void multiply_tiles(const CtaView& cta, int32_t group
     if (task.phase == Phase::kFc1) {
       finish_fc1(cta, task, group, staged, acc);
     } else {
-      finish_fc2(cta, task, group, staged, acc);
+      await_staging(cta, group, staged);
+      await_barrier(cta.shared.targets_full[reader.slot()], reader.parity());
+      finish_fc2(cta, task, group, reader.slot(), acc);
     }
-    arrive_as_warp(cta.shared.pushed[group][reader.slot()]);
+    arrive(cta.shared.pushed[group][reader.slot()]);
     tracer.end(TraceKind::kFinish, trace_index(task));
   }
 }
