@@ -13,7 +13,8 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
 endif()
 
 # Targets with .cu files link megaflux_cuda_options privately, and say by megaflux_cuda_reports(TARGET) that their
-# objects are held against what ptxas reports of them.
+# objects are held against what ptxas reports of them. A kernel that is built to be watched, not to be used, has the
+# target property MF_MAY_SPILL instead.
 add_library(megaflux_cuda_options INTERFACE)
 target_compile_options(megaflux_cuda_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:
   --expt-relaxed-constexpr
@@ -23,7 +24,7 @@ target_compile_options(megaflux_cuda_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA
   -lineinfo
   --Werror=cross-execution-space-call,reorder
   -Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off
-  -Xptxas=-v,-warn-spills,-warn-lmem-usage,-Werror>)
+  $<IF:$<BOOL:$<TARGET_PROPERTY:MF_MAY_SPILL>>,-Xptxas=-v,-Xptxas=-v$<COMMA>-warn-spills$<COMMA>-warn-lmem-usage$<COMMA>-Werror>>)
 target_link_libraries(megaflux_cuda_options INTERFACE CUDA::cudart_static Threads::Threads)
 
 # Runs every nvcc of the target under a script that keeps ptxas' report beside the object (OBJECT.ptxas), and fails

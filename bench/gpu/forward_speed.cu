@@ -1,8 +1,8 @@
-// The forward of a layer on one GPU, as one side of a comparison: a process that runs batches of
+// The forward of a layer, as one side of a comparison: a process that runs batches of
 // launches when it is told to, and says how long they took. Who tells it runs the other side in
 // between (bench/baselines/torch_forward.py).
 //
-//   forward_speed H I E K T SMS
+//   forward_speed H I E K T SMS [P DEVICES]
 //
 // Reads lines and answers each with milliseconds a launch:
 //   gemms N   N launches of the two GEMMs alone, over rows that a whole launch has left in the pool
@@ -17,11 +17,13 @@ namespace megaflux::bench {
 namespace {
 
 int serve(int argc, char** argv) {
-  if (argc != 7) {
-    std::fprintf(stderr, "%s H I E K T SMS (0 = all)\n", argv[0]);
+  if (argc != 7 && argc != 9) {
+    std::fprintf(stderr, "%s H I E K T SMS (0 = all) [P DEVICES]\n", argv[0]);
     return 2;
   }
-  RandomLayer layer(shape_of(argv + 1), std::atoi(argv[5]), std::atoi(argv[6]));
+  Placement placement;
+  if (argc == 9) placement = {std::atoi(argv[7]), std::atoi(argv[8])};
+  RandomLayer layer(shape_of(argv + 1), std::atoi(argv[5]), std::atoi(argv[6]), placement);
   std::printf("ready\n");
   std::fflush(stdout);
   std::string what;

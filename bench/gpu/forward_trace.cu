@@ -1,7 +1,9 @@
 // One launch of a layer as a timeline: a file for viewers of Chrome traces, a process a CTA, a
 // thread a role. The kernel is built with its trace here and nowhere else.
 //
-//   forward_trace H I E K T FILE
+//   forward_trace H I E K T FILE [P]
+//
+// P ranks share the GPU; a CTA's process is numbered by rank, then by its place there.
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -93,12 +95,12 @@ void write_trace(const std::string& path, std::span<const TraceRecord> records, 
   out << "\n]}\n";
 }
 
-void run(const LayerShape& shape, int32_t num_tokens, const std::string& path) {
-  RandomLayer layer(shape, num_tokens, 0);
-  const int32_t num_ctas = sms_of(0);
+void run(const LayerShape& shape, int32_t num_tokens, int32_t num_ranks, const std::string& path) {
+  RandomLayer layer(shape, num_tokens, 0, {.num_ranks = num_ranks});
+  const int32_t num_ctas = layer.session().config().num_sms * num_ranks;
   std::vector<TraceRecord> records(static_cast<size_t>(num_ctas) * kTraceLanes * kRecords);
   TraceRecord* const memory = copy_to_device(records);
-  layer.set_trace({memory, kRecords});
+  layer.session().set_traces({{memory, kRecords}});
   layer.run(LaunchKind::kLayer, 1);
   MF_CUDA(cudaMemcpy(records.data(), memory, records.size() * sizeof(TraceRecord),
                      cudaMemcpyDeviceToHost));
@@ -109,12 +111,13 @@ void run(const LayerShape& shape, int32_t num_tokens, const std::string& path) {
 }  // namespace megaflux::bench
 
 int main(int argc, char** argv) {
-  if (argc != 7) {
-    std::fprintf(stderr, "%s H I E K T FILE\n", argv[0]);
+  if (argc != 7 && argc != 8) {
+    std::fprintf(stderr, "%s H I E K T FILE [P]\n", argv[0]);
     return 2;
   }
   try {
-    megaflux::bench::run(megaflux::bench::shape_of(argv + 1), std::atoi(argv[5]), argv[6]);
+    megaflux::bench::run(megaflux::bench::shape_of(argv + 1), std::atoi(argv[5]),
+                         argc == 8 ? std::atoi(argv[7]) : 1, argv[6]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
     return 1;

@@ -1,15 +1,18 @@
-// A layer on one GPU with random weights and tokens, and balanced ids of a fixed pattern: full
-// blocks if T K / E is a multiple of 128. What the programs that time and trace a forward run.
+// A layer with random weights and tokens, and balanced ids of a fixed pattern: full blocks if P T K
+// / E is a multiple of 128. What the programs that time and trace a forward run.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
-#include "layer_mega/headed_layer.cuh"
 #include "megaflux/base/rng.h"
+#include "megaflux/comm/local_group_cuda.h"
+#include "megaflux/moe/owner_table.h"
+#include "megaflux/session/device_session_cuda.h"
 
 namespace megaflux::bench {
 
@@ -60,58 +63,116 @@ enum class LaunchKind {
   kLayer,  // a head and a whole launch
 };
 
+// Ranks of a layer and where they are: dealt to the devices evenly, in order.
+struct Placement {
+  int32_t num_ranks = 1;
+  int32_t num_devices = 1;
+  int32_t device_of(int32_t rank) const { return rank * num_devices / num_ranks; }
+};
+
 class RandomLayer {
  public:
-  RandomLayer(const LayerShape& shape, int32_t num_tokens, int32_t num_sms) {
-    const MegaConfig config =
-        resolve_config({.shape = shape, .max_tokens = num_tokens, .num_sms = num_sms}, sms_of(0));
-    const auto experts = int64_t{shape.num_experts};
-    constexpr float kScale = 0.05f;
-    layer_ = std::make_unique<HeadedLayer>(
-        config, MegaWeights{.w1 = random_values(experts * shape.w1_elements(), kScale, 1),
-                            .w2 = random_values(experts * shape.w2_elements(), kScale, 2)});
-    std::vector<int32_t> ids;
-    std::vector<float> weights;
-    for (int64_t i = 0; i < int64_t{num_tokens} * shape.topk; ++i) {
-      ids.push_back(static_cast<int32_t>(i % experts));
-      weights.push_back(1.0f / static_cast<float>(1 + i % 7));
+  RandomLayer(const LayerShape& shape, int32_t num_tokens, int32_t num_sms,
+              const Placement& placement = {}) {
+    DeviceSessionConfig config;
+    config.shape = shape;
+    config.max_tokens = num_tokens;
+    config.plan.planner = PlannerKind::kFixed;
+    config.plan.dims = {.num_experts = shape.num_experts, .num_ranks = placement.num_ranks};
+    config.ranks_per_device = ceil_div(placement.num_ranks, placement.num_devices);
+    config.num_sms = num_sms;
+    LocalConfig local;
+    std::vector<MegaWeights> weights;
+    for (int32_t rank = 0; rank < placement.num_ranks; ++rank) {
+      local.device_of.push_back(placement.device_of(rank));
+      const CurrentDevice current(local.device_of.back());
+      weights.push_back(random_weights(shape, placement.num_ranks, rank));
     }
-    routing_ = {.num_tokens = num_tokens,
-                .topk = shape.topk,
-                .topk_ids = copy_to_device(ids),
-                .topk_weights = copy_to_device(weights)};
-    const int64_t elements = int64_t{num_tokens} * shape.hidden;
-    inputs_ = layer_->inputs(routing_, random_values(elements, 1.0f, 3),
-                             allocate<Bf16>(static_cast<size_t>(elements)));
-    MF_CUDA(cudaEventCreate(&begin_));
-    MF_CUDA(cudaEventCreate(&end_));
+    const CurrentDevice current(0);
+    session_ = std::make_unique<DeviceSession>(config, weights, [&](const Layout& layout) {
+      return std::make_unique<LocalGroup>(local, layout);
+    });
+    for (int32_t rank = 0; rank < placement.num_ranks; ++rank) {
+      const CurrentDevice on(local.device_of[rank]);
+      tensors_.push_back(random_tensors(shape, num_tokens, rank));
+    }
+    for (size_t i = 0; i < session_->group().num_devices(); ++i) {
+      const CurrentDevice on(session_->group().device(i));
+      MF_CUDA(cudaEventCreate(&begin_.emplace_back()));
+      MF_CUDA(cudaEventCreate(&end_.emplace_back()));
+    }
     run(LaunchKind::kLayer, 3);
   }
 
-  void set_trace(const TraceBuffer& trace) { inputs_.trace = trace; }
+  DeviceSession& session() { return *session_; }
 
-  // Milliseconds a launch, back to back on one stream.
+  // Milliseconds a launch, back to back on one stream a device; the slowest device counts.
   double run(LaunchKind kind, int32_t launches) {
-    const cudaStream_t stream = layer_->group().stream(0);
-    ForwardInputs inputs = inputs_;
-    if (kind == LaunchKind::kGemms) inputs.stages = ForwardStages::kGemms;
-    MF_CUDA(cudaEventRecord(begin_, stream));
+    DeviceGroup& group = session_->group();
+    session_->set_stages(kind == LaunchKind::kGemms ? ForwardStages::kGemms
+                                                    : ForwardStages::kWhole);
+    const auto record = [&](const std::vector<cudaEvent_t>& events) {
+      for (size_t i = 0; i < events.size(); ++i) {
+        const CurrentDevice current(group.device(i));
+        MF_CUDA(cudaEventRecord(events[i], group.stream(i)));
+      }
+    };
+    // Brings all devices to the same place.
+    session_->route(tensors_);
+    record(begin_);
     for (int32_t i = 0; i < launches; ++i) {
-      if (kind == LaunchKind::kLayer) layer_->launch_head(routing_);
-      layer_->launch_forward(inputs);
+      if (kind == LaunchKind::kLayer) session_->route(tensors_);
+      session_->compute(tensors_);
     }
-    MF_CUDA(cudaEventRecord(end_, stream));
-    layer_->group().synchronize();
-    float ms = 0;
-    MF_CUDA(cudaEventElapsedTime(&ms, begin_, end_));
-    return ms / static_cast<float>(launches);
+    record(end_);
+    group.synchronize();
+    float slowest_ms = 0;
+    for (size_t i = 0; i < begin_.size(); ++i) {
+      float ms = 0;
+      MF_CUDA(cudaEventElapsedTime(&ms, begin_[i], end_[i]));
+      slowest_ms = std::max(slowest_ms, ms);
+    }
+    return slowest_ms / static_cast<float>(launches);
   }
 
  private:
-  std::unique_ptr<HeadedLayer> layer_;
-  RoutingView routing_;
-  ForwardInputs inputs_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  // Of the experts that a rank owns, on the current device.
+  static MegaWeights random_weights(const LayerShape& shape, int32_t num_ranks, int32_t rank) {
+    const std::vector<int32_t> owners = contiguous_owners(shape.num_experts, num_ranks);
+    const int32_t owned = owned_experts(owners, num_ranks)[rank];
+    constexpr float kScale = 0.05f;
+    const uint64_t seed = 4 * static_cast<uint64_t>(rank);
+    return {.num_weights = owned,
+            .w1 = random_values(owned * shape.w1_elements(), kScale, seed + 1),
+            .w2 = random_values(owned * shape.w2_elements(), kScale, seed + 2)};
+  }
+  // Tokens lie where peers read them, so that no copy is timed.
+  ForwardTensors random_tensors(const LayerShape& shape, int32_t num_tokens, int32_t rank) const {
+    const int64_t elements = int64_t{num_tokens} * shape.hidden;
+    Bf16* x = random_values(elements, 1.0f, 4 * static_cast<uint64_t>(rank) + 3);
+    if (Bf16* const shared = session_->tokens(rank)) {
+      MF_CUDA(cudaMemcpy(shared, x, static_cast<size_t>(elements) * sizeof(Bf16),
+                         cudaMemcpyDeviceToDevice));
+      MF_CUDA(cudaFree(x));
+      x = shared;
+    }
+    std::vector<int32_t> ids;
+    std::vector<float> weights;
+    for (int64_t i = 0; i < int64_t{num_tokens} * shape.topk; ++i) {
+      ids.push_back(static_cast<int32_t>(i % shape.num_experts));
+      weights.push_back(1.0f / static_cast<float>(1 + i % 7));
+    }
+    return {.x = x,
+            .y = allocate<Bf16>(static_cast<size_t>(elements)),
+            .routing = {.num_tokens = num_tokens,
+                        .topk = shape.topk,
+                        .topk_ids = copy_to_device(ids),
+                        .topk_weights = copy_to_device(weights)}};
+  }
+
+  std::unique_ptr<DeviceSession> session_;
+  std::vector<ForwardTensors> tensors_;   // [P]
+  std::vector<cudaEvent_t> begin_, end_;  // [devices]
 };
 
 }  // namespace megaflux::bench

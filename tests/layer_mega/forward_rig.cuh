@@ -1,7 +1,8 @@
-// Random steps of a layer case on device 0, the outputs of forwards, and how far they are from the
+// Random steps of a layer case on GPUs, the outputs of forwards, and how far they are from the
 // reference.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -10,95 +11,70 @@
 #include <vector>
 
 #include "gpu/gpu_test.cuh"
-#include "layer_mega/headed_layer.cuh"
+#include "megaflux/comm/local_group_cuda.h"
 #include "megaflux/layer/reference/reference.h"
+#include "megaflux/moe/owner_table.h"
+#include "megaflux/session/device_session_cuda.h"
 #include "parity/step_data.h"
 
 namespace megaflux::test {
 
 // What of a forward does not show in its result.
 struct Knobs {
+  PlannerKind planner = PlannerKind::kFixed;
   int64_t pool_rows = 0;
   int32_t num_sms = 0;
   int32_t lag_waves = 2;
+  int32_t num_devices = 1;  // that ranks are dealt to evenly
   // Of every wait; longer under a sanitizer, unless a test waits for it.
   int32_t deadline_ms = gpu::by_size(2'000, 60'000, 5'000);
 };
 
-class ForwardRig {
- public:
-  explicit ForwardRig(const StepData& data, const Knobs& knobs = {})
-      : data_(data),
-        x_(std::span<const std::byte>(data.x[0].bytes)),
-        w1_(std::span<const std::byte>(data.w1[0].bytes)),
-        w2_(std::span<const std::byte>(data.w2[0].bytes)),
-        b1_(std::span<const float>(data.b1[0])),
-        b2_(std::span<const float>(data.b2[0])),
-        ids_(ids_of(data.routing[0])),
-        weights_(std::span<const float>(data.topk_weights[0])),
-        valid_(std::vector<int32_t>{data.routing[0].valid_tokens()}),
-        y_(data.x[0].bytes.size() / sizeof(uint16_t)) {
-    const MegaConfig config = resolve_config({.shape = data.shape(),
-                                              .max_tokens = data.layer_case.tokens[0],
-                                              .pool_rows = knobs.pool_rows,
-                                              .num_sms = knobs.num_sms,
-                                              .lag_waves = knobs.lag_waves},
-                                             sms_of(0));
+// y of all ranks, bf16 bits.
+using Outputs = std::vector<std::vector<uint16_t>>;
+
+// What one rank holds on its device.
+struct RankTensors {
+  RankTensors(const StepData& data, int32_t rank, int32_t device)
+      : x(std::span<const std::byte>(data.x[rank].bytes), device),
+        y(data.x[rank].bytes.size() / sizeof(uint16_t), device),
+        ids(ids_of(data.routing[rank]), device),
+        weights(std::span<const float>(data.topk_weights[rank]), device),
+        valid(std::vector<int32_t>{data.routing[rank].valid_tokens()}, device),
+        w1(pool_bytes(data, rank, data.shape().w1_elements() * int64_t{sizeof(Bf16)}), device),
+        w2(pool_bytes(data, rank, data.shape().w2_elements() * int64_t{sizeof(Bf16)}), device),
+        b1(pool_bytes(data, rank, 2 * data.shape().inter), device),
+        b2(pool_bytes(data, rank, data.shape().hidden), device) {
+    fill(w1, data.w1[rank].bytes);
+    fill(w2, data.w2[rank].bytes);
+    fill(b1, data.b1[rank]);
+    fill(b2, data.b2[rank]);
+  }
+
+  // Owned experts first; slots are poisoned.
+  MegaWeights pool(const StepData& data, int32_t rank) const {
     const bool has_bias = data.shape().has_bias;
-    WaitConfig waits;
-    waits.deadline = std::chrono::milliseconds(knobs.deadline_ms);
-    layer_ = std::make_unique<HeadedLayer>(config,
-                                           MegaWeights{.w1 = w1_.data(),
-                                                       .w2 = w2_.data(),
-                                                       .b1 = has_bias ? b1_.data() : nullptr,
-                                                       .b2 = has_bias ? b2_.data() : nullptr},
-                                           waits);
-    routing_ = data.routing[0];
-    routing_.topk_ids = ids_.data();
-    routing_.topk_weights = weights_.data();
-    if (routing_.num_valid_tokens != nullptr) routing_.num_valid_tokens = valid_.data();
+    return {.num_weights = num_weights(data, rank),
+            .w1 = w1.data(),
+            .w2 = w2.data(),
+            .b1 = has_bias ? b1.data() : nullptr,
+            .b2 = has_bias ? b2.data() : nullptr};
+  }
+  RoutingView routing(const StepData& data, int32_t rank) const {
+    RoutingView view = data.routing[rank];
+    view.topk_ids = ids.data();
+    view.topk_weights = weights.data();
+    if (view.num_valid_tokens != nullptr) view.num_valid_tokens = valid.data();
+    return view;
   }
 
-  HeadedLayer& layer() { return *layer_; }
-  const RoutingView& routing() const { return routing_; }
-  ForwardInputs inputs() const { return layer_->inputs(routing_, x_.data(), y_.data()); }
-  gpu::DeviceArray<std::byte>& ids() { return ids_; }
-  gpu::DeviceArray<uint16_t>& y() { return y_; }
-
-  // Tokens from `num_valid` on are ignored.
-  void limit_tokens(int32_t num_valid) {
-    valid_.upload(std::vector<int32_t>{num_valid});
-    routing_.num_valid_tokens = valid_.data();
-  }
-  void route() {
-    layer_->launch_head(routing_);
-    layer_->group().synchronize();
-  }
-  // bf16 bits of y, after one forward over poisoned memory.
-  std::vector<uint16_t> forward() {
-    y_.poison();
-    poison(layer_->fields().results);
-    layer_->launch_forward(inputs());
-    layer_->group().synchronize();
-    return y_.download();
-  }
-  std::vector<uint16_t> step() {
-    route();
-    return forward();
-  }
-  template <typename T>
-  std::vector<T> download(Field<T> field) const {
-    std::vector<T> values(field.count);
-    MF_CUDA(cudaMemcpy(values.data(), layer_->at(field), field.count * sizeof(T),
-                       cudaMemcpyDeviceToHost));
-    return values;
-  }
-  template <typename T>
-  void upload(Field<T> field, std::span<const T> values) {
-    MF_CUDA(
-        cudaMemcpy(layer_->at(field), values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
-    MF_CUDA(cudaDeviceSynchronize());
-  }
+  gpu::DeviceArray<std::byte> x;
+  gpu::DeviceArray<uint16_t> y;
+  gpu::DeviceArray<std::byte> ids;
+  gpu::DeviceArray<float> weights;
+  gpu::DeviceArray<int32_t> valid;
+  gpu::DeviceArray<std::byte> w1, w2;
+  gpu::DeviceArray<float> b1, b2;
 
  private:
   static std::span<const std::byte> ids_of(const RoutingView& routing) {
@@ -106,23 +82,166 @@ class ForwardRig {
                          : routing.id_type == IdType::kInt32 ? 4
                                                              : 8;
     const size_t count = static_cast<size_t>(routing.num_tokens) * routing.topk;
-    return {static_cast<const std::byte*>(routing.topk_ids), count * bytes};
+    return {static_cast<const std::byte*>(routing.topk_ids), bytes * count};
+  }
+  static int32_t num_weights(const StepData& data, int32_t rank) {
+    return owned_experts(data.owner_of, data.num_ranks())[rank] + data.layer_case.replica_slots;
+  }
+  static size_t pool_bytes(const StepData& data, int32_t rank, int64_t of_expert) {
+    return static_cast<size_t>(num_weights(data, rank) * of_expert);
   }
   template <typename T>
-  void poison(Field<T> field) {
-    MF_CUDA(cudaMemset(layer_->at(field), 0xff, field.count * sizeof(T)));
+  static void fill(gpu::DeviceArray<T>& pool, const std::vector<T>& owned) {
+    std::vector<T> values = pool.download();
+    std::copy(owned.begin(), owned.end(), values.begin());
+    pool.upload(std::span<const T>(values));
+  }
+};
+
+class ForwardRig {
+ public:
+  explicit ForwardRig(const StepData& data, const Knobs& knobs = {}) : data_(data) {
+    const int32_t num_ranks = data.num_ranks();
+    LocalConfig local;
+    local.waits.deadline = std::chrono::milliseconds(knobs.deadline_ms);
+    std::vector<MegaWeights> pools;
+    for (int32_t rank = 0; rank < num_ranks; ++rank) {
+      local.device_of.push_back(rank * knobs.num_devices / num_ranks);
+      ranks_.emplace_back(data, rank, local.device_of.back());
+      pools.push_back(ranks_.back().pool(data, rank));
+    }
+    DeviceSessionConfig config;
+    config.shape = data.shape();
+    config.max_tokens = std::ranges::max(data.layer_case.tokens);
+    config.plan.planner = knobs.planner;
+    config.plan.dims = {.num_experts = data.shape().num_experts,
+                        .num_ranks = num_ranks,
+                        .replica_slots = data.layer_case.replica_slots,
+                        .block_rows = data.layer_case.block_rows};
+    config.plan.owner_of = data.owner_of;
+    config.ranks_per_device = (num_ranks + knobs.num_devices - 1) / knobs.num_devices;
+    config.pool_rows = knobs.pool_rows;
+    config.num_sms = knobs.num_sms;
+    config.lag_waves = knobs.lag_waves;
+    MF_CUDA(cudaSetDevice(0));
+    session_ = std::make_unique<DeviceSession>(config, pools, [&](const Layout& layout) {
+      return std::make_unique<LocalGroup>(local, layout);
+    });
+    for (int32_t rank = 0; rank < num_ranks; ++rank) {
+      tensors_.push_back({.x = ranks_[rank].x.data(),
+                          .y = ranks_[rank].y.data(),
+                          .routing = ranks_[rank].routing(data, rank)});
+    }
+  }
+
+  DeviceSession& session() { return *session_; }
+  std::vector<ForwardTensors>& tensors() { return tensors_; }
+  RankTensors& rank(int32_t rank) { return ranks_[rank]; }
+
+  // Tokens of rank 0 from `num_valid` on are ignored.
+  void limit_tokens(int32_t num_valid) {
+    ranks_[0].valid.upload(std::vector<int32_t>{num_valid});
+    tensors_[0].routing.num_valid_tokens = ranks_[0].valid.data();
+  }
+  // A head; what its plan wants in the slots is put there.
+  void route() {
+    session_->route(tensors_);
+    session_->group().synchronize();
+    const std::vector<std::byte> bytes = session_->read_step(0).plan;
+    PlanHeader header;
+    std::copy_n(bytes.begin(), sizeof(header), reinterpret_cast<std::byte*>(&header));
+    if (header.magic == PlanHeader{}.magic) fill_slots(Plan::from_bytes(bytes));
+  }
+  // In the place of what the head has planned.
+  void set_plan(const Plan& plan) {
+    const DeviceHeadFields& fields = session_->head_fields();
+    const LoadTable loads = data_.loads();
+    for (int32_t rank = 0; rank < data_.num_ranks(); ++rank) {
+      WorkList list;
+      list.assign(plan, loads, rank, PartOrder::kOwnedFirst);
+      WorkListHeader header = download(rank, fields.work)[0];
+      header.num_parts = static_cast<int32_t>(list.parts().size());
+      header.num_tiles = list.num_tiles();
+      header.num_rows = list.num_rows();
+      upload(rank, fields.work, std::span<const WorkListHeader>(&header, 1));
+      upload(rank, fields.parts, list.parts());
+      upload(rank, fields.plan, plan.bytes());
+    }
+    fill_slots(plan);
+  }
+  // One forward over poisoned memory.
+  Outputs forward() {
+    for (int32_t rank = 0; rank < data_.num_ranks(); ++rank) {
+      ranks_[rank].y.poison();
+      poison(rank, session_->fields().results);
+    }
+    session_->compute(tensors_);
+    session_->group().synchronize();
+    return outputs();
+  }
+  Outputs step() {
+    route();
+    return forward();
+  }
+  Outputs outputs() const {
+    Outputs all;
+    for (const RankTensors& rank : ranks_) all.push_back(rank.y.download());
+    return all;
+  }
+
+  template <typename T>
+  std::vector<T> download(int32_t rank, Field<T> field) const {
+    std::vector<T> values(field.count);
+    MF_CUDA(cudaMemcpy(values.data(), at_base(session_->base(rank), field), field.count * sizeof(T),
+                       cudaMemcpyDefault));
+    return values;
+  }
+  template <typename T>
+  void upload(int32_t rank, Field<T> field, std::span<const T> values) {
+    MF_INVARIANT(values.size() <= field.count, "upload of ", values.size(), " to ", field.count);
+    MF_CUDA(cudaMemcpy(at_base(session_->base(rank), field), values.data(), values.size_bytes(),
+                       cudaMemcpyDefault));
+    MF_CUDA(cudaDeviceSynchronize());
+  }
+
+ private:
+  template <typename T>
+  void poison(int32_t rank, Field<T> field) {
+    MF_CUDA(cudaMemset(at_base(session_->base(rank), field), 0xff, field.count * sizeof(T)));
+    MF_CUDA(cudaDeviceSynchronize());
+  }
+  // `place`th of a pool = the expert's from its owner.
+  template <typename T>
+  static void copy_expert(const gpu::DeviceArray<T>& pool, int32_t place,
+                          const std::vector<T>& owned, int32_t local, int64_t size) {
+    MF_CUDA(cudaMemcpy(pool.data() + place * size, owned.data() + local * size,
+                       static_cast<size_t>(size) * sizeof(T), cudaMemcpyDefault));
+  }
+  // The weights that a plan wants in its slots.
+  void fill_slots(const Plan& plan) {
+    const LayerShape& shape = data_.shape();
+    const int32_t slots = plan.dims().replica_slots;
+    const auto owned = owned_experts(data_.owner_of, data_.num_ranks());
+    const auto local = local_index_of(data_.owner_of, data_.num_ranks());
+    for (int32_t i = 0; i < static_cast<int32_t>(plan.slot_expert().size()); ++i) {
+      const int32_t expert = plan.slot_expert()[i];
+      if (expert < 0) continue;
+      const int32_t place = owned[i / slots] + i % slots, owner = data_.owner_of[expert];
+      const RankTensors& to = ranks_[i / slots];
+      constexpr int64_t kBytes = sizeof(Bf16);
+      copy_expert(to.w1, place, data_.w1[owner].bytes, local[expert], kBytes * shape.w1_elements());
+      copy_expert(to.w2, place, data_.w2[owner].bytes, local[expert], kBytes * shape.w2_elements());
+      if (!shape.has_bias) continue;
+      copy_expert(to.b1, place, data_.b1[owner], local[expert], 2 * shape.inter);
+      copy_expert(to.b2, place, data_.b2[owner], local[expert], shape.hidden);
+    }
     MF_CUDA(cudaDeviceSynchronize());
   }
 
   const StepData& data_;
-  gpu::DeviceArray<std::byte> x_, w1_, w2_;
-  gpu::DeviceArray<float> b1_, b2_;
-  gpu::DeviceArray<std::byte> ids_;
-  gpu::DeviceArray<float> weights_;
-  gpu::DeviceArray<int32_t> valid_;
-  gpu::DeviceArray<uint16_t> y_;
-  std::unique_ptr<HeadedLayer> layer_;
-  RoutingView routing_;
+  std::vector<RankTensors> ranks_;  // [P]
+  std::unique_ptr<DeviceSession> session_;
+  std::vector<ForwardTensors> tensors_;  // [P]
 };
 
 inline float value_of(uint16_t bits) {
@@ -131,25 +250,31 @@ inline float value_of(uint16_t bits) {
   return static_cast<float>(value);
 }
 
-// Root mean square of the difference over that of the reference; a NaN or an Inf is infinite.
-inline double relative_error(const std::vector<uint16_t>& got, std::span<const double> want) {
-  double difference = 0, expected = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double d = value_of(got[i]) - want[i];
-    difference += d * d;
-    expected += want[i] * want[i];
-  }
-  if (!std::isfinite(difference) || got.size() != want.size()) {
-    return std::numeric_limits<double>::infinity();
-  }
-  return difference == 0 ? 0 : std::sqrt(difference / std::max(expected, 1e-300));
-}
-
-// y of the whole case in fp64.
-inline std::vector<double> reference_y(const StepData& data) {
+// y of the whole case in fp64, by rank.
+inline std::vector<std::vector<double>> reference_y(const StepData& data) {
   ReferenceProblem problem = data.problem();
   problem.dy = {};
-  return reference_output(problem, fixed_plan(data, 128)).y[0];
+  return reference_output(problem, fixed_plan(data, 128)).y;
+}
+
+// Root mean square of the difference over that of the reference, the worst of all ranks; a NaN, an
+// Inf or another size is infinite.
+inline double relative_error(const Outputs& got, const std::vector<std::vector<double>>& want) {
+  double worst = 0;
+  for (size_t rank = 0; rank < want.size(); ++rank) {
+    double difference = 0, expected = 0;
+    if (got[rank].size() != want[rank].size()) return std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < want[rank].size(); ++i) {
+      const double d = value_of(got[rank][i]) - want[rank][i];
+      difference += d * d;
+      expected += want[rank][i] * want[rank][i];
+    }
+    if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+    if (difference > 0) {
+      worst = std::max(worst, std::sqrt(difference / std::max(expected, 1e-300)));
+    }
+  }
+  return worst;
 }
 
 // A, O and y are rounded to bf16, 2^-9 relative at most each and 0.29 of that in the mean square:

@@ -11,6 +11,7 @@ using test::case_of;
 using test::ForwardRig;
 using test::Knobs;
 using test::kTolerance;
+using test::Outputs;
 using test::reference_y;
 using test::relative_error;
 using test::shape_of;
@@ -23,9 +24,9 @@ LayerCase plain_case() {
 
 // The parts in another order, as tiles of the list.
 void shuffle_parts(ForwardRig& rig, uint64_t seed) {
-  const DeviceHeadFields& fields = rig.layer().head_fields();
-  const WorkListHeader header = rig.download(fields.work)[0];
-  std::vector<Part> parts = rig.download(fields.parts);
+  const DeviceHeadFields& fields = rig.session().head_fields();
+  const WorkListHeader header = rig.download(0, fields.work)[0];
+  std::vector<Part> parts = rig.download(0, fields.parts);
   Rng rng(seed);
   for (int32_t i = header.num_parts; i > 1; --i) {
     std::swap(parts[i - 1], parts[rng.below(static_cast<uint32_t>(i))]);
@@ -35,14 +36,14 @@ void shuffle_parts(ForwardRig& rig, uint64_t seed) {
     parts[i].first_tile = tile;
     tile += parts[i].num_tiles;
   }
-  rig.upload(fields.parts, std::span<const Part>(parts));
+  rig.upload(0, fields.parts, std::span<const Part>(parts));
 }
 
 TEST(MegaForwardBits, OrderOfPartsSmsLagAndPool) {
   MF_NEEDS_GPUS(1);
   const StepData data(plain_case(), 3);
   ForwardRig plain(data);
-  const std::vector<uint16_t> expected = plain.step();
+  const Outputs expected = plain.step();
   ASSERT_LE(relative_error(expected, reference_y(data)), kTolerance);
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     shuffle_parts(plain, seed);
@@ -63,9 +64,9 @@ TEST(MegaForwardBits, RepeatsUnderDelays) {
   const StepData data(plain_case(), 4);
   for (const int64_t pool_rows : {int64_t{0}, int64_t{512}}) {
     ForwardRig rig(data, {.pool_rows = pool_rows});
-    const std::vector<uint16_t> expected = rig.step();
+    const Outputs expected = rig.step();
     for (int repeat = 0; repeat < gpu::by_size(12, 2, 200); ++repeat) {
-      rig.layer().group().set_delay_fuzz(1 + repeat);
+      rig.session().group().set_delay_fuzz(1 + repeat);
       EXPECT_EQ(rig.forward(), expected) << "repeat " << repeat;
       if (HasFailure()) return;
     }
@@ -75,8 +76,8 @@ TEST(MegaForwardBits, RepeatsUnderDelays) {
 // Looks at every element of y.
 void expect_ordered_sums(const StepData& data) {
   ForwardRig rig(data);
-  const std::vector<uint16_t> y = rig.step();
-  const auto results = rig.download(rig.layer().fields().results);
+  const std::vector<uint16_t> y = rig.step()[0];
+  const auto results = rig.download(0, rig.session().fields().results);
   const RoutingView& routing = data.routing[0];
   const int32_t hidden = data.shape().hidden;
   for (int32_t token = 0; token < routing.num_tokens; ++token) {
@@ -110,11 +111,11 @@ TEST(MegaForwardBits, TokensBehindTheValidOnesAreZeros) {
   MF_NEEDS_GPUS(1);
   const StepData data(case_of(shape_of(4, 2, 128, 64), 60), 8);
   ForwardRig rig(data);
-  const std::vector<uint16_t> all = rig.step();
+  const Outputs all = rig.step();
   for (const int32_t num_valid : {59, 13, 0}) {
     rig.limit_tokens(num_valid);  // the ids behind it are experts
-    std::vector<uint16_t> expected = all;
-    std::fill(expected.begin() + num_valid * 128, expected.end(), uint16_t{0});
+    Outputs expected = all;
+    std::fill(expected[0].begin() + num_valid * 128, expected[0].end(), uint16_t{0});
     EXPECT_EQ(rig.step(), expected) << num_valid;
   }
 }
@@ -124,32 +125,31 @@ TEST(MegaForwardBits, CapturedLaunchesTakeNewIds_IC_32) {
   const LayerCase layer_case = plain_case();
   const StepData data(layer_case, 6);
   ForwardRig rig(data);
-  const std::vector<uint16_t> first = rig.step();
-  cudaStream_t stream = rig.layer().group().stream(0);
+  const Outputs first = rig.step();
+  cudaStream_t stream = rig.session().group().stream(0);
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
   MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  rig.layer().launch_head(rig.routing());
-  rig.layer().launch_forward(rig.inputs());
+  rig.session().forward(rig.tensors());
   MF_CUDA(cudaStreamEndCapture(stream, &graph));
   MF_CUDA(cudaGraphInstantiate(&exec, graph, 0));
-  const std::vector<std::byte> ids = rig.ids().download();
+  const std::vector<std::byte> ids = rig.rank(0).ids.download();
   std::vector<std::byte> reversed(ids.size());
   const size_t row = layer_case.shape.topk * sizeof(int32_t);  // the last token first
   for (size_t at = 0; at < ids.size(); at += row) {
     std::copy_n(ids.begin() + at, row, reversed.end() - at - row);
   }
   const auto replay = [&](const std::vector<std::byte>& with) {
-    rig.ids().upload(std::span<const std::byte>(with));
-    rig.y().poison();
+    rig.rank(0).ids.upload(std::span<const std::byte>(with));
+    rig.rank(0).y.poison();
     MF_CUDA(cudaGraphLaunch(exec, stream));
-    rig.layer().group().synchronize();
-    return rig.y().download();
+    rig.session().group().synchronize();
+    return rig.outputs();
   };
-  const std::vector<uint16_t> other = replay(reversed);
+  const Outputs other = replay(reversed);
   EXPECT_EQ(replay(ids), first);
   EXPECT_NE(other, first);
-  rig.ids().upload(std::span<const std::byte>(reversed));
+  rig.rank(0).ids.upload(std::span<const std::byte>(reversed));
   EXPECT_EQ(rig.step(), other);
   MF_CUDA(cudaGraphExecDestroy(exec));
   MF_CUDA(cudaGraphDestroy(graph));

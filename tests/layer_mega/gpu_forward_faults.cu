@@ -24,35 +24,34 @@ TEST(MegaForwardFaults, ArgumentsAreNamed) {
   const StepData data(case_of(shape_of(4, 2, 64, 64), 10), 1);
   ForwardRig rig(data);
   rig.route();
-  ForwardInputs inputs = rig.inputs();
-  const auto launch = [&] { rig.layer().launch_forward(inputs); };
-  inputs.routing.num_tokens = 11;
+  std::vector<ForwardTensors> tensors = rig.tensors();
+  const auto launch = [&] { rig.session().compute(tensors); };
+  tensors[0].routing.num_tokens = 11;
   EXPECT_EQ(error_of(launch), "num_tokens: 11 is outside [0, 10]");
-  inputs = rig.inputs();
-  inputs.routing.topk = 3;
+  tensors = rig.tensors();
+  tensors[0].routing.topk = 3;
   EXPECT_EQ(error_of(launch), "topk: 3, the layer has 2");
-  inputs = rig.inputs();
-  inputs.y = nullptr;
+  tensors = rig.tensors();
+  tensors[0].y = nullptr;
   EXPECT_EQ(error_of(launch), "x, y, topk_ids or topk_weights is missing, and there are 10 tokens");
-  inputs = rig.inputs();
-  inputs.work = {};
-  EXPECT_EQ(error_of(launch), "work: the list is missing");
+  tensors.clear();
+  EXPECT_EQ(error_of(launch), "ranks: tensors of 0, this process hosts 1");
 }
 
 TEST(MegaForwardFaults, AResultThatNeverComes) {
   MF_NEEDS_GPUS(1);
   const StepData data(case_of(shape_of(4, 2, 64, 64), 40), 2);
   ForwardRig rig(data, {.deadline_ms = gpu::by_size(1'000, 5'000, 1'000)});
-  const std::vector<uint16_t> expected = rig.step();
+  const test::Outputs expected = rig.step();
   // Ids that the head has not seen.
-  const std::vector<std::byte> ids = rig.ids().download();
+  const std::vector<std::byte> ids = rig.rank(0).ids.download();
   const std::vector<std::byte> none(ids.size(), std::byte{0xff});  // -1
-  rig.ids().upload(std::span<const std::byte>(none));
+  rig.rank(0).ids.upload(std::span<const std::byte>(none));
   rig.route();
-  rig.ids().upload(std::span<const std::byte>(ids));
+  rig.rank(0).ids.upload(std::span<const std::byte>(ids));
   const std::string failure = error_of([&] { rig.forward(); });
   EXPECT_NE(failure.find("y_count"), std::string::npos) << failure;
-  rig.layer().group().recover();
+  rig.session().group().recover();
   EXPECT_EQ(rig.step(), expected);
 }
 
@@ -60,19 +59,93 @@ TEST(MegaForwardFaults, RowsThatNeverCome) {
   MF_NEEDS_GPUS(1);
   const StepData data(case_of(shape_of(2, 1, 64, 64), 400), 3);
   ForwardRig rig(data, {.deadline_ms = gpu::by_size(1'000, 5'000, 1'000)});
-  const std::vector<uint16_t> expected = rig.step();
+  const test::Outputs expected = rig.step();
   // A header of one tile less: nobody brings the last one.
-  const auto header = rig.layer().head_fields().work;
-  std::vector<WorkListHeader> shorter = rig.download(header);
+  const auto header = rig.session().head_fields().work;
+  std::vector<WorkListHeader> shorter = rig.download(0, header);
   --shorter[0].num_tiles;
-  rig.upload(header, std::span<const WorkListHeader>(shorter));
+  rig.upload(0, header, std::span<const WorkListHeader>(shorter));
   const std::string failure = error_of([&] { rig.forward(); });
   EXPECT_NE(failure.find("waiting for"), std::string::npos) << failure;
   EXPECT_TRUE(failure.find("x_full") != std::string::npos ||
               failure.find("y_count") != std::string::npos)
       << failure;
-  rig.layer().group().recover();
+  rig.session().group().recover();
   EXPECT_EQ(rig.step(), expected);
+}
+
+// Poisoned before the launch, and still so behind it.
+void expect_untouched(const ForwardRig& rig) {
+  for (const std::vector<uint16_t>& y : rig.outputs()) {
+    for (const uint16_t bits : y) ASSERT_EQ(bits, 0xcdcd);
+  }
+}
+
+LayerCase two_ranks() {
+  LayerCase layer_case = case_of(shape_of(4, 2, 64, 64), 40);
+  layer_case.tokens = {40, 25};
+  return layer_case;
+}
+
+TEST(MegaForwardFaults, RanksWithDifferentPlansRefuseTogether) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(two_ranks(), 4);
+  ForwardRig rig(data);
+  const test::Outputs expected = rig.step();
+  const auto plan = rig.session().head_fields().plan;
+  std::vector<std::byte> other = rig.download(1, plan);
+  const std::vector<std::byte> same = other;
+  other[offsetof(PlanHeader, hash)] ^= std::byte{1};
+  rig.upload(1, plan, std::span<const std::byte>(other));
+  const std::string failure = error_of([&] { rig.forward(); });
+  EXPECT_NE(failure.find("ranks disagree: rank 1"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("plan"), std::string::npos) << failure;
+  expect_untouched(rig);
+  rig.upload(1, plan, std::span<const std::byte>(same));
+  EXPECT_EQ(rig.forward(), expected);
+}
+
+TEST(MegaForwardFaults, WithoutAPlanNothingIsWritten) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(two_ranks(), 5);
+  ForwardRig rig(data);
+  const test::Outputs expected = rig.step();
+  for (int32_t rank = 0; rank < 2; ++rank) {  // as a head leaves it that finds no legal plan
+    const std::vector<std::byte> none(sizeof(PlanHeader), std::byte{0});
+    rig.upload(rank, rig.session().head_fields().plan, std::span<const std::byte>(none));
+    const WorkListHeader empty = {.rank = rank};
+    rig.upload(rank, rig.session().head_fields().work, std::span<const WorkListHeader>(&empty, 1));
+  }
+  const std::string failure = error_of([&] { rig.forward(); });
+  EXPECT_NE(failure.find("refused"), std::string::npos) << failure;
+  expect_untouched(rig);
+  EXPECT_EQ(rig.step(), expected);
+}
+
+__global__ void hold_sm_kernel(uint64_t nanoseconds) {
+  const uint64_t begin = cuda::ptx::get_sreg_globaltimer();
+  while (cuda::ptx::get_sreg_globaltimer() - begin < nanoseconds) {
+  }
+}
+
+TEST(MegaForwardFaults, WaitsForSmsThatAnotherKernelHolds) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(two_ranks(), 6);
+  ForwardRig rig(data);
+  const test::Outputs expected = rig.step();
+  cudaStream_t other = nullptr;
+  MF_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  // Shared memory that leaves none for a CTA of ours on its SM.
+  constexpr int kShared = 128 * 1024;
+  MF_CUDA(
+      cudaFuncSetAttribute(hold_sm_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared));
+  hold_sm_kernel<<<16, 32, kShared, other>>>(100'000'000);
+  MF_CUDA(cudaGetLastError());
+  rig.session().forward(rig.tensors());
+  rig.session().group().synchronize();
+  EXPECT_EQ(rig.outputs(), expected);
+  MF_CUDA(cudaStreamSynchronize(other));
+  MF_CUDA(cudaStreamDestroy(other));
 }
 
 }  // namespace

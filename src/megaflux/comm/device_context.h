@@ -17,6 +17,8 @@
 namespace megaflux {
 
 inline constexpr int32_t kFirstBases = 8;
+// Ranks of one device that one launch can serve: two CTAs each on 132 SMs.
+inline constexpr int32_t kMaxLocalRanks = 66;
 inline constexpr int32_t kMaxDeviceCounters = 16;  // counter fields of a layout, ours included
 
 // What every group of devices is made with.

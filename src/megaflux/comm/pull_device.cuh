@@ -59,10 +59,21 @@ class Puller {
 
   // Ends when all bytes are in place, for every later read of this thread and of whoever acquires
   // what it posts.
-  __device__ __forceinline__ void finish() {
-    while (num_landed_ < num_pushed_) land();
+  __device__ __forceinline__ void finish() { settle(num_pushed_); }
+
+  // The same for the first `count` chunks, while later ones may be on their way.
+  __device__ __forceinline__ void settle(uint32_t count) {
+#pragma unroll 1
+    while (static_cast<int32_t>(num_landed_ - count) < 0) land();
     cuda::ptx::cp_async_bulk_wait_group(cuda::ptx::n32_t<0>());
     cuda::ptx::fence_proxy_async();
+  }
+  // Chunks pushed, and those that have arrived here and gone on to their targets; both wrap.
+  __device__ __forceinline__ uint32_t num_pushed() const {
+    return num_pushed_;
+  }
+  __device__ __forceinline__ uint32_t num_landed() const {
+    return num_landed_;
   }
 
  private:

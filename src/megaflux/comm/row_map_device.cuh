@@ -33,6 +33,7 @@ struct RoutePlace {
 __device__ inline RoutePlace locate_row(const RowMapView& map, int32_t expert, int32_t row) {
   int32_t source = 0, above = map.num_ranks;  // begin[source] <= row < begin[above]
   const int32_t* const begin = map.source_begin + expert;
+#pragma unroll 1  // few registers, and a step is a trip to memory
   while (above - source > 1) {
     const int32_t middle = (source + above) / 2;
     if (begin[static_cast<int64_t>(middle) * map.num_experts] <= row) {

@@ -13,9 +13,6 @@
 
 namespace megaflux {
 
-// Ranks of one device that one launch can serve: two CTAs each on 132 SMs.
-inline constexpr int32_t kMaxLocalRanks = 66;
-
 // What the host reads without waiting, in pinned memory; kernels write it only when there is
 // something to tell.
 struct HeadStatus {

@@ -98,6 +98,10 @@ struct CtaView {
   __device__ __forceinline__ uint32_t* counter(CounterField field) const {
     return self.own(field, self.epoch);
   }
+  __device__ __forceinline__ const WorkListHeader& work() const {
+    return *self.own(params.planned.work);
+  }
+  __device__ __forceinline__ const Part* parts() const { return self.own(params.planned.parts); }
   __device__ __forceinline__ bool is_whole() const {
     return params.stages == ForwardStages::kWhole;
   }

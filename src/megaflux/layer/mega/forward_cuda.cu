@@ -1,8 +1,10 @@
 #include "megaflux/layer/mega/forward_cuda.h"
 
-#include "megaflux/base/hash.h"
+#include <vector>
+
 #include "megaflux/comm/launch_cuda.h"
 #include "megaflux/layer/mega/forward_kernel.cuh"
+#include "megaflux/moe/plan.h"
 
 namespace megaflux {
 namespace {
@@ -16,6 +18,7 @@ int32_t current_device() {
 ForwardParams params_of(const MegaConfig& config, const MegaFields& fields) {
   ForwardParams params;
   params.fields = fields;
+  params.config_hash = config_hash(config);
   params.activation = config.shape.activation;
   params.is_gate_first = config.shape.gate_order == GateOrder::kGateUp;
   params.num_experts = config.shape.num_experts;
@@ -30,6 +33,11 @@ ForwardParams params_of(const MegaConfig& config, const MegaFields& fields) {
 }
 
 void check_weights(const MegaConfig& config, const MegaWeights& weights) {
+  MF_CHECK(
+      weights.num_weights >= config.replica_slots && weights.num_weights <= config.most_weights(),
+      "num_weights: ", weights.num_weights, " is outside [", config.replica_slots, ", ",
+      config.most_weights(), "], slots and the most experts of a rank");
+  if (weights.num_weights == 0) return;
   MF_CHECK(weights.w1 != nullptr && weights.w2 != nullptr, "weights: w1 or w2 is missing");
   for (const void* bias :
        {static_cast<const void*>(weights.b1), static_cast<const void*>(weights.b2)}) {
@@ -38,24 +46,38 @@ void check_weights(const MegaConfig& config, const MegaWeights& weights) {
   }
 }
 
-void check_inputs(const MegaConfig& config, const ForwardInputs& inputs) {
-  const RoutingView& routing = inputs.routing;
+void check_tensors(const MegaConfig& config, const ForwardTensors& tensors) {
+  const RoutingView& routing = tensors.routing;
   MF_CHECK(routing.num_tokens >= 0 && routing.num_tokens <= config.max_tokens,
            "num_tokens: ", routing.num_tokens, " is outside [0, ", config.max_tokens, "]");
   MF_CHECK(routing.topk == config.shape.topk, "topk: ", routing.topk, ", the layer has ",
            config.shape.topk);
-  const bool has_tokens = inputs.x != nullptr && inputs.y != nullptr &&
+  const bool has_tokens = tensors.x != nullptr && tensors.y != nullptr &&
                           routing.topk_ids != nullptr && routing.topk_weights != nullptr;
   MF_CHECK(routing.num_tokens == 0 || has_tokens,
            "x, y, topk_ids or topk_weights is missing, and there are ", routing.num_tokens,
            " tokens");
-  MF_CHECK(inputs.work.header != nullptr && inputs.work.parts != nullptr,
-           "work: the list is missing");
-  const RowMapView& rows = inputs.rows;
-  MF_CHECK(rows.source_begin != nullptr && rows.route_offsets != nullptr, "rows: a map is missing");
-  MF_CHECK(rows.num_ranks == config.num_ranks && rows.num_experts == config.shape.num_experts,
-           "rows: maps of ", rows.num_ranks, " ranks and ", rows.num_experts,
-           " experts, the layer has ", config.num_ranks, " and ", config.shape.num_experts);
+}
+
+void check_launch(const MegaConfig& config, int32_t num_local, const DeviceContext& context,
+                  const ForwardInputs& inputs) {
+  MF_CHECK(context.num_local == num_local, "group: ", context.num_local,
+           " ranks on the device, weights were given for ", num_local);
+  MF_CHECK(context.heap.num_ranks() == config.num_ranks, "group: ", context.heap.num_ranks(),
+           " ranks, the layer has ", config.num_ranks);
+  MF_CHECK(inputs.ranks.size() == static_cast<size_t>(num_local), "ranks: tensors of ",
+           inputs.ranks.size(), ", the device has ", num_local);
+  for (const ForwardTensors& tensors : inputs.ranks) check_tensors(config, tensors);
+  const PlannedFields& planned = inputs.planned;
+  const auto num_experts = static_cast<size_t>(config.shape.num_experts);
+  const auto num_ranks = static_cast<size_t>(config.num_ranks);
+  MF_CHECK(planned.plan.count >= sizeof(PlanHeader) && planned.work.count == 1 &&
+               planned.parts.count >= num_experts,
+           "planned: plan, work or parts are missing");
+  MF_CHECK(planned.source_begin.count == (num_ranks + 1) * num_experts &&
+               planned.route_offsets.count == num_ranks * (num_experts + 1),
+           "planned: row maps are not those of ", config.num_ranks, " ranks and ",
+           config.shape.num_experts, " experts");
   MF_CHECK(inputs.stages == ForwardStages::kWhole || config.max_tiles() <= config.pool_tiles(),
            "stages: the GEMMs alone need a pool of ", config.max_tiles(), " tiles, there are ",
            config.pool_tiles());
@@ -70,44 +92,50 @@ int32_t sms_of(int32_t device) {
 }
 
 MegaForward::MegaForward(const MegaConfig& config, const MegaFields& fields,
-                         const MegaWeights& weights)
-    : config_(config), params_(params_of(config, fields)) {
-  check_weights(config, weights);
+                         std::span<const MegaWeights> weights)
+    : config_(config),
+      num_local_(static_cast<int32_t>(weights.size())),
+      params_(params_of(config, fields)) {
+  MF_CHECK(num_local_ >= 1 && num_local_ <= kMaxLocalRanks, "weights: of ", num_local_,
+           " ranks, outside [1, ", kMaxLocalRanks, "]");
+  for (const MegaWeights& of_rank : weights) check_weights(config, of_rank);
   Layout layout;
   params_.space = add_workspace_fields(layout, config);
-  space_ = DeviceMemory(current_device(), layout.total_bytes());
-  std::byte* const base = space_.data();
-  const MegaMaps maps =
-      make_maps(config, {.x = reinterpret_cast<std::byte*>(at_base(base, params_.space.x)),
-                         .a = reinterpret_cast<std::byte*>(at_base(base, params_.space.a)),
-                         .w1 = static_cast<const std::byte*>(weights.w1),
-                         .w2 = static_cast<const std::byte*>(weights.w2)});
-  maps_ = DeviceMemory::copy_of(current_device(), std::as_bytes(std::span(&maps, 1)));
-  MegaRank& rank = params_.ranks[0];
-  rank.space = base;
-  rank.maps = reinterpret_cast<const MegaMaps*>(maps_.data());
-  rank.b1 = weights.b1;
-  rank.b2 = weights.b2;
+  const size_t rank_bytes = layout.total_bytes();
+  space_ = DeviceMemory(current_device(), rank_bytes * weights.size());
+  std::vector<MegaMaps> maps;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    MegaRank& rank = params_.ranks[i];
+    rank.space = space_.data() + i * rank_bytes;
+    rank.b1 = weights[i].b1;
+    rank.b2 = weights[i].b2;
+    maps.push_back(
+        make_maps(config, {.x = reinterpret_cast<std::byte*>(at_base(rank.space, params_.space.x)),
+                           .a = reinterpret_cast<std::byte*>(at_base(rank.space, params_.space.a)),
+                           .w1 = static_cast<const std::byte*>(weights[i].w1),
+                           .w2 = static_cast<const std::byte*>(weights[i].w2),
+                           .num_weights = weights[i].num_weights}));
+  }
+  maps_ = DeviceMemory::copy_of(current_device(), std::as_bytes(std::span(maps)));
+  for (size_t i = 0; i < maps.size(); ++i) {
+    params_.ranks[i].maps = reinterpret_cast<const MegaMaps*>(maps_.data()) + i;
+  }
 }
 
 void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inputs,
                          cudaStream_t stream) const {
-  MF_CHECK(context.num_local == kMaxMegaRanks, "group: ", context.num_local,
-           " ranks on the device, needed is ", kMaxMegaRanks);
-  MF_CHECK(context.heap.num_ranks() == config_.num_ranks, "group: ", context.heap.num_ranks(),
-           " ranks, the layer has ", config_.num_ranks);
-  check_inputs(config_, inputs);
+  check_launch(config_, num_local_, context, inputs);
   ForwardParams params = params_;
-  params.routes = inputs.routes;
+  params.planned = inputs.planned;
   params.stages = inputs.stages;
   params.trace = inputs.trace;
-  params.words = {.op = LaunchOp::kForward, .layer = inputs.layer, .plan_hash = inputs.plan_hash};
-  MegaRank& rank = params.ranks[0];
-  rank.x = static_cast<const Bf16*>(inputs.x);
-  rank.y = static_cast<Bf16*>(inputs.y);
-  rank.routing = inputs.routing;
-  rank.work = inputs.work;
-  rank.rows = inputs.rows;
+  params.layer = inputs.layer;
+  for (size_t i = 0; i < inputs.ranks.size(); ++i) {
+    MegaRank& rank = params.ranks[i];
+    rank.x = static_cast<const Bf16*>(inputs.ranks[i].x);
+    rank.y = static_cast<Bf16*>(inputs.ranks[i].y);
+    rank.routing = inputs.ranks[i].routing;
+  }
   launch_ranks(mega::forward_kernel,
                {.ctas_per_rank = config_.num_sms,
                 .num_threads = mega::kNumThreads,

@@ -2,19 +2,22 @@
 // argument of each launch.
 //
 //   Layout layout;
-//   const MegaConfig config = resolve_config({.shape = shape, .max_tokens = 4096}, sms_of(0));
+//   const MegaConfig config = resolve_config({.shape = shape, .num_ranks = 8, .max_tokens = 4096},
+//                                            sms_of(0) / 4);
 //   const MegaFields fields = add_mega_fields(layout, config);    // and a head's, for the routes
-//   LocalGroup group({.device_of = {0}}, layout);
-//   MegaForward forward(config, fields, {.w1 = w1, .w2 = w2});    // on the current device
+//   LocalGroup group({.device_of = {0, 0, 0, 0, 1, 1, 1, 1}}, layout);
+//   MegaForward forward(config, fields, weights);    // of ranks_on(0), device 0 being current
 //   group.launch([&](const DeviceContext& context, cudaStream_t stream) {
-//     forward.launch(context, {.x = x, .y = y, .routing = ..., .work = ..., ...}, stream);
+//     forward.launch(context, {.ranks = ranks, .planned = planned}, stream);
 //   });
 //
 // A launch reads no host memory, allocates nothing and may stand in a stream capture. y is bitwise
-// the same for every order of parts, number of SMs, lag and pool size.
+// the same for every legal plan, order of parts, number of SMs, lag and pool size.
 #pragma once
 
 #include <cuda_runtime_api.h>
+
+#include <span>
 
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/device_context.h"
@@ -28,42 +31,49 @@ int32_t sms_of(int32_t device);
 // The weight pool of a rank, device memory that stays where it is: owned experts in ascending id,
 // then replica slots.
 struct MegaWeights {
+  int32_t num_weights = 0;    // E_local + s
   const void* w1 = nullptr;   // [E_local + s, 2I, H] bf16, in the shape's gate order
   const void* w2 = nullptr;   // [E_local + s, H, I] bf16
   const float* b1 = nullptr;  // [E_local + s, 2I]; null unless the shape has biases
   const float* b2 = nullptr;  // [E_local + s, H]
 };
 
-// What one launch takes, device memory.
+// Of one rank in one launch, device memory.
+struct ForwardTensors {
+  // [T, H] bf16; null if T = 0. Peers read the tokens in this rank's heap, at fields.tokens: x is
+  // that place, or a copy made on this stream. Without peers, any place.
+  const void* x = nullptr;
+  void* y = nullptr;    // [T, H] bf16, overwritten
+  RoutingView routing;  // T <= T_max and the shape's K
+};
+
+// What one launch takes.
 struct ForwardInputs {
-  const void* x = nullptr;  // [T, H] bf16; null if T = 0
-  void* y = nullptr;        // [T, H] bf16, overwritten
-  RoutingView routing;      // T <= T_max and the shape's K
-  WorkListView work;        // order kOwnedFirst
-  RowMapView rows;
-  RouteFields routes;  // places in the heap
+  std::span<const ForwardTensors> ranks;  // of the device, in the order of its group
+  PlannedFields planned;
   int32_t layer = 0;
-  uint64_t plan_hash = 0;
   ForwardStages stages = ForwardStages::kWhole;
   TraceBuffer trace = {};  // kernel_trace_device.cuh
 };
 
 class MegaForward {
  public:
-  // A resolved config, fields of the group's layout, weights on the current device. Throws
+  // A resolved config, fields of the group's layout, weights of the current device's ranks. Throws
   // kBadInput naming what is missing or misplaced.
-  MegaForward(const MegaConfig& config, const MegaFields& fields, const MegaWeights& weights);
+  MegaForward(const MegaConfig& config, const MegaFields& fields,
+              std::span<const MegaWeights> weights);
 
   // One launch for the ranks of the current device. Throws kBadInput naming the argument, its value
   // and its limit.
   void launch(const DeviceContext& context, const ForwardInputs& inputs, cudaStream_t stream) const;
 
   const MegaConfig& config() const { return config_; }
-  // Of the rank's own memory.
+  // Of the device's own memory, all ranks together.
   size_t workspace_bytes() const { return space_.bytes(); }
 
  private:
   MegaConfig config_;
+  int32_t num_local_;
   ForwardParams params_;
   DeviceMemory space_;
   DeviceMemory maps_;

@@ -12,6 +12,7 @@
 #include "megaflux/layer/mega/roles/scheduler_device.cuh"
 #include "megaflux/layer/mega/roles/storer_device.cuh"
 #include "megaflux/layer/mega/unit_table_device.cuh"
+#include "megaflux/moe/plan.h"
 
 namespace megaflux::mega {
 
@@ -49,6 +50,20 @@ __device__ __forceinline__ void run_math_group(const CtaView& cta, int32_t group
   if (cta.is_whole()) sum_tokens<8>(cta, tracer);
 }
 
+// All threads of the CTA that enters for its rank. Without a plan (the head found none, or did not
+// enter) the rank refuses, and no rank does anything.
+__device__ __forceinline__ EntryOutcome enter_forward(const DeviceRank& self,
+                                                      const ForwardParams& params) {
+  const auto& plan = *reinterpret_cast<const PlanHeader*>(self.own(params.planned.plan));
+  const EntryWords words = {.op = LaunchOp::kForward,
+                            .layer = params.layer,
+                            .plan_hash = plan.hash,
+                            .config_hash = params.config_hash};
+  constexpr uint32_t kRefusal = 1 + static_cast<uint32_t>(ErrorCode::kBadInput);
+  post_entry(self, words, nullptr, 0, plan.magic == PlanHeader{}.magic ? 0 : kRefusal);
+  return await_entries(self, words);
+}
+
 __global__ void __launch_bounds__(kNumThreads, 1)
     forward_kernel(const __grid_constant__ DeviceContext context,
                    const __grid_constant__ ForwardParams params) {
@@ -57,9 +72,9 @@ __global__ void __launch_bounds__(kNumThreads, 1)
   const DeviceRank self = begin_launch(context);
   const MegaRank& rank = params.ranks[self.local_idx];
   if (threadIdx.x == 0) make_barriers(shared);
-  if (self.cta == 0) build_units(params, rank, reinterpret_cast<uint64_t*>(&shared.staged));
+  if (self.cta == 0) build_units(self, params, rank, reinterpret_cast<uint64_t*>(&shared.staged));
   cuda::ptx::fence_proxy_async();  // the scratch becomes the copy engine's
-  const EntryOutcome outcome = self.cta == 0 ? enter(self, params.words) : join_entry(self);
+  const EntryOutcome outcome = self.cta == 0 ? enter_forward(self, params) : join_entry(self);
   __syncthreads();
   if (outcome != EntryOutcome::kEntered) {
     end_launch(self);

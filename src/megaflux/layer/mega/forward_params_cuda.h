@@ -3,13 +3,11 @@
 
 #include <cstdint>
 
-#include "megaflux/comm/entry_words.h"
-#include "megaflux/comm/row_map_device.cuh"
+#include "megaflux/comm/device_context.h"
 #include "megaflux/layer/mega/kernel_trace_device.cuh"
 #include "megaflux/layer/mega/mega_fields.h"
 #include "megaflux/layer/mega/tensor_map_cuda.h"
 #include "megaflux/moe/routing.h"
-#include "megaflux/moe/work_list_device.cuh"
 
 namespace megaflux {
 
@@ -27,18 +25,17 @@ struct MegaRank {
   const MegaMaps* maps = nullptr;  // [1]
   const float* b1 = nullptr;       // [E_local + s, 2I] or null
   const float* b2 = nullptr;       // [E_local + s, H] or null
-  const Bf16* x = nullptr;         // [T, H]
+  const Bf16* x = nullptr;         // [T, H] what the rank itself reads of its tokens
   Bf16* y = nullptr;               // [T, H]
   RoutingView routing;
-  WorkListView work;
-  RowMapView rows;
 };
 
 struct ForwardParams {
   MegaFields fields;
   WorkspaceFields space;
-  RouteFields routes;
-  EntryWords words;
+  PlannedFields planned;
+  int32_t layer = 0;
+  uint64_t config_hash = 0;
   Activation activation;
   ForwardStages stages = ForwardStages::kWhole;
   bool is_gate_first = true;
@@ -51,7 +48,7 @@ struct ForwardParams {
   int32_t pool_tiles = 0;
   int32_t lag_waves = 1;
   TraceBuffer trace;
-  MegaRank ranks[kMaxMegaRanks];  // [num_local]
+  MegaRank ranks[kMaxLocalRanks];  // [num_local]
 };
 
 }  // namespace megaflux

@@ -1,8 +1,8 @@
 // MegaConfig: the numbers of a layer on the GPU, chosen once at creation, and what they cost.
 //
-// Example: E = 16, K = 8, T_max = 8192, s = 0 on one rank: C = ceil(1.25 * 8192 * 8) + 128 * 16 =
-// 83,968 rows = 656 tiles. At H = 4096, I = 1536 the row pools are 656 MiB (x) and 246 MiB (A), the
-// results 512 MiB.
+// Example: E = 128, P = 8, K = 8, T_max = 8192, s = 2: a rank owns 16 experts, and C = ceil(1.25 *
+// 8192 * 8) + 128 * 18 = 84,224 rows = 658 tiles. At H = 4096, I = 1536 the row pools are 658 MiB
+// (x) and 247 MiB (A), tokens 64 MiB and results 512 MiB.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,19 @@ inline constexpr int32_t kUnitTiles = 8;
 inline constexpr int32_t kSliceColumns = 1024;
 // Tokens whose results are counted in one word.
 inline constexpr int32_t kCountedTokens = 8;
-// Ranks of one device that one launch can serve.
-inline constexpr int32_t kMaxMegaRanks = 1;
 
 struct MegaConfig {
   LayerShape shape;           // bf16; H and I multiples of 64; E up to 1024
-  int32_t num_ranks = 1;      // P, which is 1
+  int32_t num_ranks = 1;      // P, 1 ... 128
+  int32_t most_owned = 0;     // experts of the rank that owns most; 0 = ceil(E / P)
   int32_t replica_slots = 0;  // s, places behind the owned experts in the weight pool, 0 ... 8
   int32_t max_tokens = 0;     // T_max, tokens a rank
   int64_t pool_rows = 0;      // C, cut to whole tiles; 0 = ceil(1.25 T_max K) + 128 (E_local + s)
-  int32_t num_sms = 0;        // of the rank; 0 = all of the device
+  int32_t num_sms = 0;        // of a rank; 0 = all that it can have
   int32_t lag_waves = 2;      // FC2 trails FC1 by this many tasks a CTA, 1 ... 64
 
   // Of a resolved config.
-  int32_t num_weights() const { return shape.num_experts + replica_slots; }  // in the weight pool
+  int32_t most_weights() const { return most_owned + replica_slots; }  // in a weight pool
   int32_t pool_tiles() const;
   // Tiles of the longest list: every row of every rank is this rank's.
   int32_t max_tiles() const;
@@ -49,8 +48,11 @@ struct MegaConfig {
   int32_t unit_tiles() const;
 };
 
-// The config with every default filled in; `device_sms` are those of the device. Throws kBadInput
-// naming the field, its value and its limit, kUnsupported for a shape that this executor lacks.
-MegaConfig resolve_config(MegaConfig config, int32_t device_sms);
+// The config with every default filled in; `rank_sms` are the SMs of a device over the ranks that
+// it hosts. Throws kBadInput naming the field, its value and its limit.
+MegaConfig resolve_config(MegaConfig config, int32_t rank_sms);
+
+// Of all that must be equal on all ranks: not of pools, SMs and lag. A resolved config only.
+uint64_t config_hash(const MegaConfig& config);
 
 }  // namespace megaflux

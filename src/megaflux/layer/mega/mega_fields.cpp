@@ -8,7 +8,9 @@ MegaFields add_mega_fields(Layout& layout, const MegaConfig& config) {
   const auto results = static_cast<size_t>(config.max_tokens) * config.shape.topk;
   const auto groups = static_cast<size_t>(ceil_div(config.max_tokens, kCountedTokens));
   const auto tiles = static_cast<size_t>(config.max_tiles());
-  return {.results = layout.add<Bf16>("mega.results", results * config.shape.hidden),
+  const size_t tokens = config.num_ranks > 1 ? static_cast<size_t>(config.max_tokens) : 0;
+  return {.tokens = layout.add<Bf16>("mega.tokens", tokens * config.shape.hidden),
+          .results = layout.add<Bf16>("mega.results", results * config.shape.hidden),
           .y_count = layout.add_counters("mega.y_count", groups),
           .x_full = layout.add_counters("mega.x_full", tiles),
           .a_full = layout.add_counters("mega.a_full", tiles),

@@ -1,8 +1,8 @@
 // Where a layer on the GPU stands in memory: the words and results that ranks share, in the group's
 // heap, and what a rank has for itself, in one allocation.
 //
-// Example: T_max = 256, K = 4, H = 1024, 16 experts, C = 3,328 rows: the heap holds 1,024 results
-// of 2 KB and 32 + 3 x 24 + 2 words in two banks, the workspace 6.5 MiB of rows.
+// Example: P = 1, T_max = 256, K = 4, H = 1024, 16 experts, C = 3,328 rows: the heap holds 1,024
+// results of 2 KB and 32 + 3 x 24 + 2 words in two banks, the workspace 6.5 MiB of rows.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,10 @@ namespace megaflux {
 
 // In every rank's heap. docs/memory_order.md says who writes a word and who waits for it.
 struct MegaFields {
+  // [T_max, H] the rank's tokens, for its peers; none where there are no peers.
+  Field<Bf16> tokens;
   Field<Bf16> results;      // [T_max K, H] O of each (token, k), written by whoever computed it
-  CounterField y_count;     // [ceil(T_max / 8)] results of a token group that have arrived
+  CounterField y_count;     // [ceil(T_max / 8)] rows of a token group whose results have arrived
   CounterField x_full;      // [max_tiles] rows of a tile that are in the pool
   CounterField a_full;      // [max_tiles] FC1 tasks of a tile whose A is in the pool
   CounterField o_done;      // [max_tiles] FC2 tasks of a tile that are done
@@ -26,6 +28,17 @@ struct MegaFields {
   CounterField next_slice;  // [1] slices of tokens given out for their sums
 };
 MegaFields add_mega_fields(Layout& layout, const MegaConfig& config);
+
+// Where the head of a step, or whoever planned it, has left what a forward follows: places in every
+// rank's heap.
+struct PlannedFields {
+  RouteFields routes;            // read by peers
+  Field<int32_t> source_begin;   // [P + 1, E] comm/row_map_device.cuh
+  Field<int32_t> route_offsets;  // [P, E + 1] the same
+  Field<std::byte> plan;         // its header counts here; zeros stand for no plan
+  Field<WorkListHeader> work;    // [1] of the rank, in order kOwnedFirst
+  Field<Part> parts;             // [E]
+};
 
 // Of one rank, in its device's memory; nobody else reaches it.
 struct WorkspaceFields {

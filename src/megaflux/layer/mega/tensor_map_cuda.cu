@@ -48,21 +48,20 @@ TensorMap row_map(const std::byte* base, uint64_t rows, uint64_t columns,
   return encode({base, sizes, strides, box});
 }
 
-TensorMap w1_map(const MegaConfig& config, const std::byte* base) {
+TensorMap w1_map(const MegaConfig& config, const std::byte* base, int32_t num_weights) {
   constexpr uint32_t kEight = 8;  // columns of a thread quad's accumulators
   const uint64_t hidden = config.shape.hidden, inter = config.shape.inter;
   const uint64_t row = 2 * hidden;
   const std::array<uint64_t, 5> sizes = {hidden, kEight, 2, inter / kEight,
-                                         static_cast<uint64_t>(config.num_weights())};
+                                         static_cast<uint64_t>(num_weights)};
   const std::array<uint64_t, 4> strides = {row, inter * row, kEight * row, 2 * inter * row};
   const std::array<uint32_t, 5> box = {kTileDepth, kEight, 2, kTileChannels / kEight, 1};
   return encode({base, sizes, strides, box});
 }
 
-TensorMap w2_map(const MegaConfig& config, const std::byte* base) {
+TensorMap w2_map(const MegaConfig& config, const std::byte* base, int32_t num_weights) {
   const uint64_t hidden = config.shape.hidden, inter = config.shape.inter;
-  const std::array<uint64_t, 3> sizes = {inter, hidden,
-                                         static_cast<uint64_t>(config.num_weights())};
+  const std::array<uint64_t, 3> sizes = {inter, hidden, static_cast<uint64_t>(num_weights)};
   const std::array<uint64_t, 2> strides = {2 * inter, 2 * inter * hidden};
   const std::array<uint32_t, 3> box = {kTileDepth, kTileColumns, 1};
   return encode({base, sizes, strides, box});
@@ -75,11 +74,16 @@ MegaMaps make_maps(const MegaConfig& config, const MegaMatrices& matrices) {
   const auto hidden = static_cast<uint64_t>(config.shape.hidden);
   const auto inter = static_cast<uint64_t>(config.shape.inter);
   constexpr uint32_t kStoredRows = kTileRows / 2;
-  return {.x_load = row_map(matrices.x, rows, hidden, {kTileDepth, kTileRows}),
-          .a_load = row_map(matrices.a, rows, inter, {kTileDepth, kTileRows}),
-          .a_store = row_map(matrices.a, rows, inter, {kStagedChannels, kStoredRows}),
-          .w1 = w1_map(config, matrices.w1),
-          .w2 = w2_map(config, matrices.w2)};
+  MegaMaps maps = {.x_load = row_map(matrices.x, rows, hidden, {kTileDepth, kTileRows}),
+                   .a_load = row_map(matrices.a, rows, inter, {kTileDepth, kTileRows}),
+                   .a_store = row_map(matrices.a, rows, inter, {kStagedChannels, kStoredRows}),
+                   .w1 = {},
+                   .w2 = {}};
+  if (matrices.num_weights > 0) {
+    maps.w1 = w1_map(config, matrices.w1, matrices.num_weights);
+    maps.w2 = w2_map(config, matrices.w2, matrices.num_weights);
+  }
+  return maps;
 }
 
 }  // namespace megaflux

@@ -31,6 +31,7 @@ struct MegaMatrices {
   std::byte* a = nullptr;         // [C, I]
   const std::byte* w1 = nullptr;  // [E_local + s, 2I, H]
   const std::byte* w2 = nullptr;  // [E_local + s, H, I]
+  int32_t num_weights = 0;        // E_local + s; without any, the weights' maps are not used
 };
 // Throws kBadInput if a matrix is not at a multiple of 16 bytes.
 MegaMaps make_maps(const MegaConfig& config, const MegaMatrices& matrices);

@@ -2,21 +2,23 @@
 #pragma once
 
 #include "megaflux/base/block_scan_device.cuh"
+#include "megaflux/comm/signal_device.cuh"
 #include "megaflux/layer/mega/forward_params_cuda.h"
 
 namespace megaflux::mega {
 
 // All threads of one CTA; `shared` is scratch of kMaxCtaWarps words.
-__device__ inline void build_units(const ForwardParams& params, const MegaRank& rank,
-                                   uint64_t* shared) {
-  const WorkListHeader& header = *rank.work.header;
+__device__ inline void build_units(const DeviceRank& self, const ForwardParams& params,
+                                   const MegaRank& rank, uint64_t* shared) {
+  const WorkListHeader& header = *self.own(params.planned.work);
+  const Part* const parts = self.own(params.planned.parts);
   Unit* const units = at_base(rank.space, params.space.units);
   const auto num_threads = static_cast<int32_t>(blockDim.x);
   int32_t base = 0;
   for (int32_t first = 0; first < header.num_parts; first += num_threads) {
     const int32_t index = first + static_cast<int32_t>(threadIdx.x);
     Part part;
-    if (index < header.num_parts) part = rank.work.parts[index];
+    if (index < header.num_parts) part = parts[index];
     const int32_t num_units = num_units_of(part.num_tiles, params.unit_tiles);
     uint64_t before[1] = {static_cast<uint64_t>(num_units)}, total[1];
     scan_exclusive(before, total, num_threads, shared);

@@ -59,11 +59,11 @@ __device__ inline bool await_results(const CtaView& cta, int32_t token) {
   const int32_t group = token / kCountedTokens;
   bool is_sound = true;
   if (lane_idx() == 0 && num_rows > 0) {
-    is_sound = wait_for<kPeerScope>(
-        cta.self, {.tag = WaitTag::kYCount,
-                   .word = cta.counter(cta.params.fields.y_count) + group,
-                   .expected = static_cast<uint32_t>(num_rows * cta.params.fc2_columns),
-                   .index = group});
+    is_sound =
+        wait_for<kPeerScope>(cta.self, {.tag = WaitTag::kYCount,
+                                        .word = cta.counter(cta.params.fields.y_count) + group,
+                                        .expected = static_cast<uint32_t>(num_rows),
+                                        .index = group});
   }
   is_sound = __shfl_sync(~0u, is_sound, 0);
   __syncwarp();  // what lane 0 has acquired, the others may read

@@ -68,15 +68,21 @@ __device__ __forceinline__ LaneRows find_targets(const CtaView& cta, const Task&
   return rows;
 }
 
-// One warp: a task's results are where they belong.
+// One warp: a task's results are where they belong. Whoever completes a tile has seen all of its
+// results, and tells their sources.
 __device__ __forceinline__ void count_results(const CtaView& cta, const Task& task,
                                               const LaneRows& rows) {
-  if (cta.is_whole() && !cta.is_stopped()) {
-    for (uint32_t* const count : rows.counts) {
-      if (count != nullptr) count_signal<kPeerScope>(cta.self, count, 1);
-    }
+  bool is_last = false;
+  if (lane_idx() == 0) {
+    uint32_t* const done = cta.counter(cta.params.fields.o_done) + task.tile;
+    is_last = add_signal<kRankScope>(cta.self, done, 1) + 1 == readers_of_a(cta.params);
   }
-  if (lane_idx() == 0) count_tile(cta, cta.params.fields.o_done, task.tile, 1);
+  is_last = __shfl_sync(~0u, is_last, 0);
+  __syncwarp();  // what lane 0 has acquired, the others publish
+  if (!is_last || !cta.is_whole() || cta.is_stopped()) return;
+  for (uint32_t* const count : rows.counts) {
+    if (count != nullptr) count_signal<kPeerScope>(cta.self, count, 1);
+  }
 }
 
 __device__ inline void store_tiles(const CtaView& cta) {

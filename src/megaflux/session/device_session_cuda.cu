@@ -1,0 +1,176 @@
+#include "megaflux/session/device_session_cuda.h"
+
+#include <algorithm>
+
+#include "megaflux/moe/owner_table.h"
+
+namespace megaflux {
+namespace {
+
+int32_t most_owned(const PlanConfig& plan) {
+  const std::vector<int32_t> owners =
+      plan.owner_of.empty() ? contiguous_owners(plan.dims.num_experts, plan.dims.num_ranks)
+                            : plan.owner_of;
+  return std::ranges::max(owned_experts(owners, plan.dims.num_ranks));
+}
+
+MegaConfig mega_config_of(const DeviceSessionConfig& config) {
+  const PlanDims& dims = config.plan.dims;
+  MF_CHECK(dims.num_experts == config.shape.num_experts, "plan: E ", dims.num_experts,
+           ", the shape has ", config.shape.num_experts);
+  MF_CHECK(config.ranks_per_device >= 1 && config.ranks_per_device <= kMaxLocalRanks,
+           "ranks_per_device: ", config.ranks_per_device, " is outside [1, ", kMaxLocalRanks, "]");
+  int device = 0;
+  MF_CUDA(cudaGetDevice(&device));
+  return resolve_config({.shape = config.shape,
+                         .num_ranks = dims.num_ranks,
+                         .most_owned = most_owned(config.plan),
+                         .replica_slots = dims.replica_slots,
+                         .max_tokens = config.max_tokens,
+                         .pool_rows = config.pool_rows,
+                         .num_sms = config.num_sms,
+                         .lag_waves = config.lag_waves},
+                        sms_of(device) / config.ranks_per_device);
+}
+
+PlannedFields planned_of(const DeviceHeadFields& head) {
+  return {.routes = head.routes,
+          .source_begin = head.source_begin,
+          .route_offsets = head.route_offsets,
+          .plan = head.plan,
+          .work = head.work,
+          .parts = head.parts};
+}
+
+}  // namespace
+
+DeviceSession::DeviceSession(const DeviceSessionConfig& config,
+                             std::span<const MegaWeights> weights, const GroupMaker& make_group) {
+  check_device_config(config.plan);
+  mega_ = mega_config_of(config);
+  const HeadConfig head_config = {.plan = config.plan,
+                                  .topk = config.shape.topk,
+                                  .max_tokens = config.max_tokens,
+                                  .session_hash = config_hash(mega_)};
+  int device = 0;
+  MF_CUDA(cudaGetDevice(&device));
+  Layout layout;
+  head_fields_ = add_device_head_fields(
+      layout, head_config, {.max_ctas = sms_of(device), .report_bytes = sizeof(DevicePlanReport)});
+  fields_ = add_mega_fields(layout, mega_);
+  planned_ = planned_of(head_fields_);
+  group_ = make_group(layout);
+  for (size_t i = 0; i < group_->num_devices(); ++i) {
+    const CurrentDevice current(group_->device(i));
+    const auto count = static_cast<int32_t>(group_->ranks_on(i).size());
+    MF_CHECK(count <= config.ranks_per_device, "ranks_per_device: ", config.ranks_per_device,
+             ", device ", group_->device(i), " hosts ", count);
+    MF_CHECK(weights.size() >= static_cast<size_t>(num_local_ + count), "weights: of ",
+             weights.size(), " ranks, this process hosts more");
+    Side side;
+    side.first = num_local_;
+    side.count = count;
+    side.head = std::make_unique<DeviceHead>(head_config, head_fields_, group_->ranks_on(i));
+    side.planner = std::make_unique<DevicePlanner>(
+        config.plan, group_->device(i), std::max<int64_t>(1, max_step_rows(head_config)));
+    side.forward =
+        std::make_unique<MegaForward>(mega_, fields_, weights.subspan(side.first, side.count));
+    sides_.push_back(std::move(side));
+    num_local_ += count;
+  }
+  MF_CHECK(weights.size() == static_cast<size_t>(num_local_), "weights: of ", weights.size(),
+           " ranks, this process hosts ", num_local_);
+}
+
+std::byte* DeviceSession::base(int32_t local_idx) const {
+  size_t i = 0;
+  while (i + 1 < sides_.size() && sides_[i + 1].first <= local_idx) ++i;
+  return group_->base(i, static_cast<size_t>(local_idx - sides_[i].first));
+}
+
+Bf16* DeviceSession::tokens(int32_t local_idx) const {
+  return mega_.num_ranks == 1 ? nullptr : at_base(base(local_idx), fields_.tokens);
+}
+
+void DeviceSession::check_count(std::span<const ForwardTensors> ranks) const {
+  MF_CHECK(ranks.size() == static_cast<size_t>(num_local_), "ranks: tensors of ", ranks.size(),
+           ", this process hosts ", num_local_);
+}
+
+template <typename Fn>
+void DeviceSession::launch(Streams streams, Fn&& fn) {
+  size_t device_idx = 0;
+  group_->launch(
+      [&](const DeviceContext& context, cudaStream_t stream) {
+        fn(device_idx, context, stream);
+        ++device_idx;
+      },
+      streams);
+}
+
+void DeviceSession::route(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
+                          Streams streams) {
+  check_count(ranks);
+  launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
+    const Side& side = sides_[device_idx];
+    std::vector<RoutingView> routings;
+    for (int32_t i = 0; i < side.count; ++i) routings.push_back(ranks[side.first + i].routing);
+    launch_head(context, *side.head, side.head->params(routings, step), *side.planner, stream);
+  });
+}
+
+// Where peers read them, unless they lie there.
+void DeviceSession::share_tokens(const Side& side, std::span<const ForwardTensors> ranks,
+                                 cudaStream_t stream) {
+  if (mega_.num_ranks == 1) return;
+  for (int32_t i = side.first; i < side.first + side.count; ++i) {
+    const auto rows = static_cast<size_t>(std::max(ranks[i].routing.num_tokens, 0));
+    if (rows == 0 || rows > static_cast<size_t>(mega_.max_tokens) || ranks[i].x == tokens(i)) {
+      continue;  // too many are refused by the launch
+    }
+    MF_CUDA(cudaMemcpyAsync(tokens(i), ranks[i].x, rows * mega_.shape.hidden * sizeof(Bf16),
+                            cudaMemcpyDeviceToDevice, stream));
+  }
+}
+
+void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
+                            Streams streams) {
+  check_count(ranks);
+  launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
+    const Side& side = sides_[device_idx];
+    share_tokens(side, ranks, stream);
+    const ForwardInputs inputs = {.ranks = ranks.subspan(side.first, side.count),
+                                  .planned = planned_,
+                                  .layer = step.layer,
+                                  .stages = stages_,
+                                  .trace = traces_.empty() ? TraceBuffer{} : traces_[device_idx]};
+    side.forward->launch(context, inputs, stream);
+  });
+}
+
+void DeviceSession::forward(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
+                            Streams streams) {
+  route(ranks, step, streams);
+  compute(ranks, step, streams);
+}
+
+void DeviceSession::check() {
+  group_->check_sound();
+  for (const Side& side : sides_) side.head->check();
+}
+
+DeviceStep DeviceSession::read_step(int32_t local_idx) const {
+  std::byte* const from = base(local_idx);
+  DeviceStep step;
+  step.plan.resize(head_fields_.plan.count);
+  MF_CUDA(cudaDeviceSynchronize());
+  const auto read = [&](void* to, const void* place, size_t bytes) {
+    MF_CUDA(cudaMemcpy(to, place, bytes, cudaMemcpyDefault));
+  };
+  read(step.plan.data(), at_base(from, head_fields_.plan), step.plan.size());
+  read(&step.head, at_base(from, head_fields_.result), sizeof(step.head));
+  read(&step.work, at_base(from, head_fields_.work), sizeof(step.work));
+  return step;
+}
+
+}  // namespace megaflux

@@ -1,0 +1,119 @@
+// DeviceSession: the ranks of this process that run one MoE layer on GPUs. It owns the group,
+// heads, planners and forwards of its devices, and the order of calls; it computes nothing.
+//
+//   const DeviceSessionConfig config = {.shape = shape, .max_tokens = 4096, .plan = plan,
+//                                       .ranks_per_device = 4};
+//   DeviceSession session(config, weights, [](const Layout& layout) {
+//     const LocalConfig local = {.device_of = {0, 0, 0, 0, 1, 1, 1, 1}};
+//     return std::make_unique<LocalGroup>(local, layout);
+//   });
+//   session.forward(tensors);    // a head and a forward on every device
+//   session.group().synchronize();
+//
+// Spans over ranks have one entry for each rank of this process: by device, then by rank, which is
+// the order of the group's devices and their ranks. Calls allocate nothing, wait for nothing and
+// may stand in a stream capture.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "megaflux/comm/device_group_cuda.h"
+#include "megaflux/head/device_head_cuda.h"
+#include "megaflux/layer/mega/forward_cuda.h"
+#include "megaflux/plan/device_planner_cuda.h"
+
+namespace megaflux {
+
+struct DeviceSessionConfig {
+  LayerShape shape;
+  int32_t max_tokens = 0;        // T_max, tokens a rank
+  PlanConfig plan;               // dims: E, P, s, beta; owners and all else of planning
+  int32_t ranks_per_device = 1;  // the most that a device of the group hosts
+  int64_t pool_rows = 0;         // C, rows a rank; 0 = ceil(1.25 T_max K) + 128 (E_local + s)
+  int32_t num_sms = 0;           // of a rank in a forward; 0 = those of a device, dealt out evenly
+  int32_t lag_waves = 2;         // mega_config.h
+};
+
+// What the session sees of a step on one rank.
+struct DeviceStep {
+  HeadResult head;
+  std::vector<std::byte> plan;  // bytes of it; its header is zero if there is none
+  WorkListHeader work;
+};
+
+class DeviceSession {
+ public:
+  using GroupMaker = std::function<std::unique_ptr<DeviceGroup>(const Layout&)>;
+
+  // `weights` of the ranks, in memory of their devices, which stays where it is. Throws kBadInput
+  // naming the field, the value and the limit, and what the group's maker throws.
+  DeviceSession(const DeviceSessionConfig& config, std::span<const MegaWeights> weights,
+                const GroupMaker& make_group);
+
+  DeviceGroup& group() { return *group_; }
+  int32_t num_local() const { return num_local_; }
+  const MegaConfig& config() const { return mega_; }
+  const MegaFields& fields() const { return fields_; }
+  const DeviceHeadFields& head_fields() const { return head_fields_; }
+  // Heap of a rank of this process.
+  std::byte* base(int32_t local_idx) const;
+  // [T_max, H] where peers read a rank's tokens: an x that lies here is not copied. Null if P = 1.
+  Bf16* tokens(int32_t local_idx) const;
+  // Bytes on a device beside the heaps and the weights.
+  size_t workspace_bytes(size_t device_idx) const {
+    return sides_[device_idx].forward->workspace_bytes();
+  }
+
+  // One launch of the protocol on every device, on the group's streams or on those of the caller,
+  // one a device. `route` counts, plans and lists; `compute` executes what the last `route` left;
+  // `forward` is both. After a route without a plan a forward is refused on all ranks: y stays as
+  // it is.
+  using Streams = std::span<const cudaStream_t>;
+  void route(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
+             Streams streams = {});
+  void compute(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
+               Streams streams = {});
+  void forward(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
+               Streams streams = {});
+  // The next computes do these stages alone, and trace into these buffers, one a device.
+  void set_stages(ForwardStages stages) { stages_ = stages; }
+  void set_traces(std::vector<TraceBuffer> traces) { traces_ = std::move(traces); }
+
+  // Throws what the launches that have ended have to say: the group's check_sound, then the heads'.
+  void check();
+  // What the last route left on a rank; waits for the device.
+  DeviceStep read_step(int32_t local_idx) const;
+
+ private:
+  struct Side {
+    std::unique_ptr<DeviceHead> head;
+    std::unique_ptr<DevicePlanner> planner;
+    std::unique_ptr<MegaForward> forward;
+    int32_t first = 0;  // local index of its first rank
+    int32_t count = 0;
+  };
+
+  template <typename Fn>
+  void launch(Streams streams, Fn&& fn);
+  void check_count(std::span<const ForwardTensors> ranks) const;
+  void share_tokens(const Side& side, std::span<const ForwardTensors> ranks, cudaStream_t stream);
+
+  MegaConfig mega_;
+  MegaFields fields_;
+  DeviceHeadFields head_fields_;
+  PlannedFields planned_;
+  std::unique_ptr<DeviceGroup> group_;
+  int32_t num_local_ = 0;
+  std::vector<Side> sides_;  // [devices]
+  ForwardStages stages_ = ForwardStages::kWhole;
+  std::vector<TraceBuffer> traces_;  // [devices] or none
+};
+
+}  // namespace megaflux
