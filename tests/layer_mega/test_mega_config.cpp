@@ -55,24 +55,25 @@ TEST(MegaConfig, OneRankSharesNoTokens) {
 TEST(MegaConfig, TheHashCoversWhatRanksMustShare) {
   const MegaConfig config = resolve_config(config_of(64, 64), 132);
   std::set<uint64_t> hashes = {config_hash(config)};
-  const auto expect_new = [&](auto&& change) {
+  const auto expect_distinct = [&](auto&& change) {
     MegaConfig other = config;
     change(other);
     EXPECT_TRUE(hashes.insert(config_hash(other)).second) << hashes.size();
   };
-  expect_new([](MegaConfig& c) { ++c.shape.num_experts; });
-  expect_new([](MegaConfig& c) { ++c.shape.topk; });
-  expect_new([](MegaConfig& c) { c.shape.hidden += 64; });
-  expect_new([](MegaConfig& c) { c.shape.inter += 64; });
-  expect_new([](MegaConfig& c) { c.shape.gate_order = GateOrder::kUpGate; });
-  expect_new([](MegaConfig& c) { c.shape.activation.kind = Activation::Kind::kClampedSwiGlu; });
-  expect_new([](MegaConfig& c) { c.shape.activation.limit = 6; });
-  expect_new([](MegaConfig& c) { c.shape.activation.alpha = 1; });
-  expect_new([](MegaConfig& c) { c.shape.has_bias = true; });
-  expect_new([](MegaConfig& c) { ++c.num_ranks; });
-  expect_new([](MegaConfig& c) { ++c.most_owned; });
-  expect_new([](MegaConfig& c) { ++c.replica_slots; });
-  expect_new([](MegaConfig& c) { ++c.max_tokens; });
+  expect_distinct([](MegaConfig& c) { ++c.shape.num_experts; });
+  expect_distinct([](MegaConfig& c) { ++c.shape.topk; });
+  expect_distinct([](MegaConfig& c) { c.shape.hidden += 64; });
+  expect_distinct([](MegaConfig& c) { c.shape.inter += 64; });
+  expect_distinct([](MegaConfig& c) { c.shape.gate_order = GateOrder::kUpGate; });
+  expect_distinct(
+      [](MegaConfig& c) { c.shape.activation.kind = Activation::Kind::kClampedSwiGlu; });
+  expect_distinct([](MegaConfig& c) { c.shape.activation.limit = 6; });
+  expect_distinct([](MegaConfig& c) { c.shape.activation.alpha = 1; });
+  expect_distinct([](MegaConfig& c) { c.shape.has_bias = true; });
+  expect_distinct([](MegaConfig& c) { ++c.num_ranks; });
+  expect_distinct([](MegaConfig& c) { ++c.most_owned; });
+  expect_distinct([](MegaConfig& c) { ++c.replica_slots; });
+  expect_distinct([](MegaConfig& c) { ++c.max_tokens; });
   MegaConfig same = config;
   same.num_sms = 3;
   same.lag_waves = 9;
