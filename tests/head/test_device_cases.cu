@@ -9,18 +9,8 @@
 
 #include "head/device_step.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::all_on_device_0;
-using test::DeviceRig;
-using test::draw_ids;
-using test::draw_step;
-using test::expect_step;
-using test::head_config;
-using test::HostStep;
-using test::run_step;
-using test::WideIds;
 
 WideIds ids_of(int32_t topk, std::vector<int64_t> ids, IdType type = IdType::kInt32) {
   WideIds wide;
@@ -286,4 +276,4 @@ TEST(DeviceHeadCases, IC_61_IdTypesGiveIdenticalPlans) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

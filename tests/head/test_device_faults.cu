@@ -9,16 +9,10 @@
 
 #include "head/device_step.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
 
 using namespace std::chrono_literals;
-using test::all_on_device_0;
-using test::DeviceRig;
-using test::draw_step;
-using test::head_config;
-using test::RankFault;
-using test::run_step;
 
 constexpr int32_t kRanks = 6;
 constexpr int32_t kFaulty = 2;
@@ -100,4 +94,4 @@ TEST(DeviceHeadFault, IC_33_ARankThatTellsNoCountsIsNamed) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

@@ -8,18 +8,8 @@
 
 #include "head/device_step.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::all_on_device_0;
-using test::DeviceRig;
-using test::draw_ids;
-using test::draw_step;
-using test::expect_step;
-using test::head_config;
-using test::HostStep;
-using test::run_step;
-using test::WideIds;
 
 TEST(DeviceHead, StraysAreDroppedCountedAndToldOnce) {
   MF_NEEDS_GPUS(1);
@@ -162,4 +152,4 @@ TEST(DeviceHead, APlannerThatAnswersToAnotherConfigurationIsRefused) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

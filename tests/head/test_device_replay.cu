@@ -9,17 +9,8 @@
 #include "comm/jump_epochs_cuda.h"
 #include "head/device_step.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::all_on_device_0;
-using test::DeviceRig;
-using test::draw_ids;
-using test::draw_step;
-using test::expect_step;
-using test::head_config;
-using test::HostStep;
-using test::WideIds;
 
 // One launch of the rig, all of whose ranks are on device 0, captured.
 class CapturedLaunch {
@@ -187,7 +178,7 @@ TEST(DeviceHead, CountsThatWereLeftOverAreAwaited) {
                                                     {0x80000010u, "head.rank_counts"},
                                                     {0xfffffff0u, "head.rank_counts"}};
   for (const auto& [num_launches, left_over] : jumps) {
-    test::jump_epochs(rig.group(), num_launches, left_over);
+    jump_epochs(rig.group(), num_launches, left_over);
     const std::vector<WideIds> step = {draw(), draw()};
     const HostStep host(config.plan, step);
     rig.set_ids(step);
@@ -237,4 +228,4 @@ TEST(DeviceHeadSoak, ManyLaunchesOnTwoDevices) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

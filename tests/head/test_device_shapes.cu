@@ -9,18 +9,8 @@
 #include "head/device_step.cuh"
 #include "megaflux/comm/row_map_device.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::all_on_device_0;
-using test::DeviceRig;
-using test::draw_ids;
-using test::draw_residents;
-using test::draw_step;
-using test::head_config;
-using test::HostStep;
-using test::run_step;
-using test::WideIds;
 
 struct DeviceCase {
   std::string name;
@@ -187,4 +177,4 @@ TEST(DeviceHead, RanksOfTwoDevices) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test
