@@ -43,6 +43,16 @@ __global__ void __launch_bounds__(RefusingPlanner::kThreads, 1)
   end_launch(self);
 }
 
+// A rank that dies behind its entry: one warp, and a launch that never ends.
+__global__ void dying_kernel(const __grid_constant__ DeviceContext context,
+                             const __grid_constant__ DeviceHeadParams params) {
+  const DeviceRank self = begin_launch(context);
+  post_entry_by_warp(self, {.op = LaunchOp::kHead,
+                            .layer = params.layer,
+                            .plan_hash = device_head::residency_hash(params),
+                            .config_hash = params.config_hash});
+}
+
 }  // namespace
 
 void DeviceRig::launch(PartOrder order) {
@@ -61,12 +71,16 @@ void DeviceRig::launch_with(const DevicePlanner& planner) {
 
 void DeviceRig::launch_on(size_t device_idx, const DeviceContext& context,
                           const DevicePlanner& planner, PartOrder order, cudaStream_t stream) {
-  const DeviceHeadStep step = {.layer = 3,
-                               .weight_version = 7,
-                               .resident = has_residents_ ? residents_[device_idx].data() : nullptr,
-                               .order = order};
-  const DeviceHead& head = *heads_[device_idx];
-  launch_head(context, head, head.params(routings_on(device_idx), step), planner, stream);
+  launch_head(context, *heads_[device_idx], params_on(device_idx, order), planner, stream);
+}
+
+DeviceHeadParams DeviceRig::params_on(size_t device_idx, PartOrder order) const {
+  return heads_[device_idx]->params(
+      routings_on(device_idx),
+      {.layer = 3,
+       .weight_version = 7,
+       .resident = has_residents_ ? residents_[device_idx].data() : nullptr,
+       .order = order});
 }
 
 void DeviceRig::launch_refusing(HeadOutcome outcome) {
@@ -91,6 +105,22 @@ void DeviceRig::launch_with_fault(RankFault fault, int32_t faulty_rank) {
                   .shared_bytes = head_shared_bytes(params, RefusingPlanner{kNoPlan})},
                  stream, context, params, fault, faulty_rank);
     ++i;
+  });
+}
+
+void DeviceRig::launch_without_last(RankFault fault) {
+  constexpr PartOrder kOrder = PartOrder::kOwnedFirst;
+  group_->launch([&](const DeviceContext& context, cudaStream_t stream) {
+    DeviceContext others = context;
+    others.num_local -= 1;
+    if (fault == RankFault::kTellsNoCounts) {
+      DeviceContext dying = context;
+      dying.local += others.num_local;
+      dying.num_local = 1;
+      launch_ranks(dying_kernel, {.num_threads = kWarpThreads}, stream, dying,
+                   params_on(0, kOrder));
+    }
+    launch_on(0, others, *planners_[0], kOrder, stream);
   });
 }
 

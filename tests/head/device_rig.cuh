@@ -142,6 +142,7 @@ class DeviceRig {
   }
 
   LocalGroup& group() { return *group_; }
+  int32_t num_ranks() const { return group_->num_ranks(); }
   const DeviceHeadFields& fields() const { return fields_; }
   DeviceHead& head(size_t device_idx) { return *heads_[device_idx]; }
   void set_ids(const std::vector<WideIds>& ids) {
@@ -178,6 +179,9 @@ class DeviceRig {
   void launch_refusing(HeadOutcome outcome);
   // The same, but for one rank, of device 0.
   void launch_with_fault(RankFault fault, int32_t faulty_rank);
+  // The device's planner on every rank but the last, which stays away or tells no counts; of one
+  // device.
+  void launch_without_last(RankFault fault);
 
   // Waits for all streams of all devices.
   void synchronize() const {
@@ -198,6 +202,7 @@ class DeviceRig {
  private:
   void launch_on(size_t device_idx, const DeviceContext& context, const DevicePlanner& planner,
                  PartOrder order, cudaStream_t stream);
+  DeviceHeadParams params_on(size_t device_idx, PartOrder order) const;
   std::vector<RoutingView> routings_on(size_t device_idx) const {
     std::vector<RoutingView> routings;
     for (const int32_t rank : group_->ranks_on(device_idx)) routings.push_back(ids_[rank].view());
@@ -215,6 +220,29 @@ class DeviceRig {
   std::vector<gpu::DeviceArray<int32_t>> residents_;      // [devices], of [P s]
   bool has_residents_ = false;
   std::vector<DeviceIds> ids_;  // [P]
+};
+
+// One launch of the rig, all of whose ranks are on device 0, captured.
+class CapturedLaunch {
+ public:
+  explicit CapturedLaunch(DeviceRig& rig) : rig_(rig) {
+    cudaStream_t stream = rig.group().stream(0);
+    cudaGraph_t graph = nullptr;
+    MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    rig.launch();
+    MF_CUDA(cudaStreamEndCapture(stream, &graph));
+    MF_CUDA(cudaGraphInstantiate(&graph_, graph, 0));
+    MF_CUDA(cudaGraphDestroy(graph));
+  }
+  CapturedLaunch(const CapturedLaunch&) = delete;
+  CapturedLaunch& operator=(const CapturedLaunch&) = delete;
+  ~CapturedLaunch() { cudaGraphExecDestroy(graph_); }
+
+  void replay() const { MF_CUDA(cudaGraphLaunch(graph_, rig_.group().stream(0))); }
+
+ private:
+  DeviceRig& rig_;
+  cudaGraphExec_t graph_ = nullptr;
 };
 
 }  // namespace megaflux::test

@@ -12,29 +12,6 @@
 namespace megaflux::test {
 namespace {
 
-// One launch of the rig, all of whose ranks are on device 0, captured.
-class CapturedLaunch {
- public:
-  explicit CapturedLaunch(DeviceRig& rig) : rig_(rig) {
-    cudaStream_t stream = rig.group().stream(0);
-    cudaGraph_t graph = nullptr;
-    MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    rig.launch();
-    MF_CUDA(cudaStreamEndCapture(stream, &graph));
-    MF_CUDA(cudaGraphInstantiate(&graph_, graph, 0));
-    MF_CUDA(cudaGraphDestroy(graph));
-  }
-  CapturedLaunch(const CapturedLaunch&) = delete;
-  CapturedLaunch& operator=(const CapturedLaunch&) = delete;
-  ~CapturedLaunch() { cudaGraphExecDestroy(graph_); }
-
-  void replay() const { MF_CUDA(cudaGraphLaunch(graph_, rig_.group().stream(0))); }
-
- private:
-  DeviceRig& rig_;
-  cudaGraphExec_t graph_ = nullptr;
-};
-
 // What a replay finds changed: T, type and pointers are captured.
 struct Inputs {
   std::vector<WideIds> ids;
