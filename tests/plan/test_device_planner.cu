@@ -244,6 +244,38 @@ TEST(DevicePlanner, ImpossibleRowsAreRefusedAndNothingIsWritten) {
   EXPECT_EQ(report.status, DevicePlanStatus::kPlanned) << "2^31 - 1 rows are the most";
 }
 
+// Among experts of two owners, of which the second has those from `first` on.
+void compare_with_one_hot_expert(PlannerKind planner, int32_t first, Rng& rng) {
+  PlanConfig config;
+  config.planner = planner;
+  config.dims = {400, 2, 2, 1};  // blocks of one row
+  for (int32_t e = 0; e < config.dims.num_experts; ++e) config.owner_of.push_back(e >= first);
+  std::vector<Step> steps;
+  for (const int32_t expert : {0, first - 1, first, first + 1, 399}) {
+    std::vector<int64_t> totals(config.dims.num_experts, 0);
+    totals[expert] = INT32_MAX;
+    steps.push_back({rows_by_source(totals, config.dims.num_ranks, rng), {}});
+  }
+  Comparison comparison(config, std::move(steps));
+  comparison.run();
+  if (planner != PlannerKind::kFixed) EXPECT_GT(comparison.num_replicas(), 0u);
+}
+
+// It is sorted first all the same, also where the next expert is another warp's, or the same
+// thread's in a second round of 384.
+TEST(DevicePlanner, OneExpertHasAllBlocksThatThereCanBe) {
+  MF_NEEDS_GPUS(1);
+  Rng rng(31);
+  for (const PlannerKind planner :
+       {PlannerKind::kMegaflux, PlannerKind::kPaper, PlannerKind::kQuota, PlannerKind::kFixed}) {
+    for (const int32_t first : {11, 31, 383}) {
+      SCOPED_TRACE(std::string(planner_name(planner)) + ", second owner from " +
+                   std::to_string(first));
+      compare_with_one_hot_expert(planner, first, rng);
+    }
+  }
+}
+
 void expect_unsupported(const PlanConfig& config, const std::string& words) {
   try {
     check_device_config(config);
