@@ -226,10 +226,13 @@ DevicePlanner::DevicePlanner(PlanConfig config, int32_t device, int64_t max_rows
   int limit = 0;
   MF_CUDA(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   tables_ = upload_tables(config_, tables, device, params_);
+  // With residents or without, all kernels of these lanes have as many threads.
+  with_planner_lanes(params_, true, [&]<class Lanes>() {
+    fit_shared_memory(static_cast<size_t>(limit) - kPlannerCallerBytes, kPlannerThreads<Lanes>,
+                      params_);
+  });
   for (const bool has_residents : {false, true}) {
     with_planner_lanes(params_, has_residents, [&]<class Lanes>() {
-      fit_shared_memory(static_cast<size_t>(limit) - kPlannerCallerBytes, kPlannerThreads<Lanes>,
-                        params_);
       MF_CUDA(cudaFuncSetAttribute(plan_kernel<Lanes>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    limit));
     });
