@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "comm/nccl_rig_cuda.h"
-#include "comm/worker_process_cuda.h"
 
 namespace megaflux {
 namespace {
@@ -329,9 +328,7 @@ const std::map<std::string, Case>& cases() {
 
 // One rank of a case; NcclGroup.* start it.
 TEST(NcclRank, DISABLED_Runs) {
-  const NcclWorker worker = {std::atoi(variable("MF_TEST_RANK").c_str()),
-                             variable("MF_TEST_FOLDER")};
-  cases().at(variable("MF_TEST_CASE")).call(worker);
+  cases().at(test::this_case()).call(test::this_worker());
 }
 
 class NcclGroupTest : public ::testing::TestWithParam<std::string> {};
@@ -339,27 +336,13 @@ class NcclGroupTest : public ::testing::TestWithParam<std::string> {};
 TEST_P(NcclGroupTest, InProcesses) {
   const int32_t num_processes = cases().at(GetParam()).num_processes;
   MF_NEEDS_GPUS(num_processes);
-  if (gpu::size() == gpu::Size::kSanitize) {
-    GTEST_SKIP() << "the sanitizer would watch NCCL's kernels too; LocalGroup runs the same code";
-  }
-  try {
-    NcclLibrary(variable("MF_TEST_NCCL"));
-  } catch (const Error& error) {
-    GTEST_SKIP() << error.what() << "; MF_TEST_NCCL may name the library";
-  }
-  std::string name = (std::filesystem::temp_directory_path() / "megaflux-XXXXXX").string();
-  ASSERT_NE(mkdtemp(name.data()), nullptr);
-  std::vector<pid_t> children;
-  for (int32_t rank = 0; rank < num_processes; ++rank) {
-    children.push_back(
-        test::start_worker("NcclRank.*", {"MF_TEST_RANK=" + std::to_string(rank),
-                                          "MF_TEST_FOLDER=" + name, "MF_TEST_CASE=" + GetParam()}));
-  }
+  const std::string obstacle = test::nccl_obstacle();
+  if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  const std::vector<int> statuses = test::run_processes("NcclRank.*", GetParam(), num_processes);
   for (int32_t rank = 0; rank < num_processes; ++rank) {
     const bool is_killed = GetParam() == "OneIsKilled" && rank == 1;
-    EXPECT_EQ(test::status_of(children[rank]), is_killed ? 128 + SIGKILL : 0) << "rank " << rank;
+    EXPECT_EQ(statuses[rank], is_killed ? 128 + SIGKILL : 0) << "rank " << rank;
   }
-  std::filesystem::remove_all(name);
 }
 
 std::vector<std::string> case_names() {

@@ -1,5 +1,5 @@
-// What the ranks of an NcclGroup are tested with, each a process: how they find each other, the toy
-// launch over their group, the NCCL of a caller, and memory that cannot be shared.
+// What the ranks of an NcclGroup are tested with, each a process: the toy launch over their group,
+// the NCCL of a caller, and memory that cannot be shared.
 #pragma once
 
 #include <cuda.h>
@@ -9,13 +9,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <thread>
 
+#include "comm/nccl_worker_cuda.h"
 #include "comm/toy_rig_cuda.h"
-#include "comm/worker_process_cuda.h"
 #include "megaflux/comm/nccl_group_cuda.h"
 #include "megaflux/comm/shared_memory_cuda.h"
 
@@ -23,64 +19,10 @@ namespace megaflux::test {
 
 using namespace std::chrono_literals;
 
-inline constexpr int32_t kRanks = 2;
-
-// One process of a test case.
-struct NcclWorker {
-  int32_t rank = 0;
-  std::filesystem::path folder;  // shared by the ranks of the case
-
-  // The id number `index` of the case: rank 0 makes it.
-  NcclUniqueId unique_id(int index) const {
-    const auto file = folder / ("id" + std::to_string(index));
-    if (rank == 0) {
-      const NcclUniqueId id = NcclLibrary(variable("MF_TEST_NCCL")).make_unique_id();
-      std::ofstream(file.string() + ".part", std::ios::binary).write(id.bytes, sizeof(id.bytes));
-      std::filesystem::rename(file.string() + ".part", file);
-      return id;
-    }
-    await(file);
-    NcclUniqueId id;
-    std::ifstream(file, std::ios::binary).read(id.bytes, sizeof(id.bytes));
-    return id;
-  }
-  // A meeting of both ranks without GPU and NCCL.
-  void meet(const std::string& name) const {
-    std::ofstream(folder / (name + std::to_string(rank)));
-    await(folder / (name + std::to_string(1 - rank)));
-  }
-  // What the other rank has to say under this name; `mine` is what it is told.
-  std::string told_by_peer(const std::string& name, const std::string& mine) const {
-    std::ofstream(folder / (name + ".of" + std::to_string(rank))) << mine;
-    meet(name);
-    std::string theirs;
-    std::getline(std::ifstream(folder / (name + ".of" + std::to_string(1 - rank))), theirs);
-    return theirs;
-  }
-  NcclConfig config(int index = 0) const {
-    return {.rank = rank,
-            .num_ranks = kRanks,
-            .device = rank,
-            .unique_id = unique_id(index),
-            .library_path = variable("MF_TEST_NCCL"),
-            .payload_words = kToyPayload,
-            .start_epoch = 0xfffefff0u,  // near the wrap, once the rig has recovered
-            .waits = {.deadline = 2s}};
-  }
-
- private:
-  static void await(const std::filesystem::path& file) {
-    for (int i = 0; i < 3000 && !std::filesystem::exists(file); ++i) {
-      std::this_thread::sleep_for(10ms);
-    }
-    ASSERT_TRUE(std::filesystem::exists(file)) << file;
-  }
-};
-
 struct NcclToy {
   explicit NcclToy(const NcclConfig& config, int32_t ctas_per_rank = 2, size_t shared_bytes = 0)
       : fields(add_toy_fields(layout, config.num_ranks)),
-        group(config, layout),
+        group(with_payload(config), layout),
         rig(group, fields, ctas_per_rank, shared_bytes) {
     // The rig has poisoned what peers post into; nobody posts before that.
     group.recover();
@@ -90,6 +32,11 @@ struct NcclToy {
     rig.launch_many(count);
     group.synchronize();
     rig.expect_right(before + count);
+  }
+
+  static NcclConfig with_payload(NcclConfig config) {
+    config.payload_words = kToyPayload;
+    return config;
   }
 
   Layout layout;

@@ -31,7 +31,7 @@ inline pid_t start_worker(const std::string& filter, const std::vector<std::stri
   std::vector<char*> environment;
   for (std::string& word : words) environment.push_back(word.data());
   environment.push_back(nullptr);
-  std::string arguments[] = {"gpu_test_comm", "--gtest_filter=" + filter,
+  std::string arguments[] = {"gpu_test", "--gtest_filter=" + filter,
                              "--gtest_also_run_disabled_tests", "--gtest_brief=1"};
   char* const argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
                         arguments[3].data(), nullptr};

@@ -12,6 +12,7 @@
 
 #include "gpu/gpu_test.cuh"
 #include "megaflux/comm/local_group_cuda.h"
+#include "megaflux/comm/nccl_group_cuda.h"
 #include "megaflux/layer/reference/reference.h"
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/session/device_session_cuda.h"
@@ -25,12 +26,15 @@ struct Knobs {
   int64_t pool_rows = 0;
   int32_t num_sms = 0;
   int32_t lag_waves = 2;
-  int32_t num_devices = 1;  // that ranks are dealt to evenly
+  int32_t num_devices = 1;  // that ranks are dealt to evenly, from the first one on
+  int32_t first_device = 0;
+  // Of a process that hosts one rank of several; null = all ranks are here.
+  const NcclConfig* process = nullptr;
   // Of every wait; longer under a sanitizer, unless a test waits for it.
   int32_t deadline_ms = gpu::by_size(2'000, 60'000, 5'000);
 };
 
-// y of all ranks, bf16 bits.
+// y of the ranks of this process, bf16 bits.
 using Outputs = std::vector<std::vector<uint16_t>>;
 
 // What one rank holds on its device.
@@ -101,42 +105,33 @@ struct RankTensors {
 class ForwardRig {
  public:
   explicit ForwardRig(const StepData& data, const Knobs& knobs = {}) : data_(data) {
-    const int32_t num_ranks = data.num_ranks();
-    LocalConfig local;
-    local.waits.deadline = std::chrono::milliseconds(knobs.deadline_ms);
     std::vector<MegaWeights> pools;
-    for (int32_t rank = 0; rank < num_ranks; ++rank) {
-      local.device_of.push_back(rank * knobs.num_devices / num_ranks);
-      ranks_.emplace_back(data, rank, local.device_of.back());
+    for (int32_t rank = 0; rank < data.num_ranks(); ++rank) {
+      if (knobs.process != nullptr && knobs.process->rank != rank) continue;
+      const int32_t device = knobs.process != nullptr
+                                 ? knobs.process->device
+                                 : knobs.first_device + rank * knobs.num_devices / data.num_ranks();
+      hosted_.push_back(rank);
+      device_of_.push_back(device);
+      ranks_.emplace_back(data, rank, device);
       pools.push_back(ranks_.back().pool(data, rank));
     }
-    DeviceSessionConfig config;
-    config.shape = data.shape();
-    config.max_tokens = std::ranges::max(data.layer_case.tokens);
-    config.plan.planner = knobs.planner;
-    config.plan.dims = {.num_experts = data.shape().num_experts,
-                        .num_ranks = num_ranks,
-                        .replica_slots = data.layer_case.replica_slots,
-                        .block_rows = data.layer_case.block_rows};
-    config.plan.owner_of = data.owner_of;
-    config.ranks_per_device = (num_ranks + knobs.num_devices - 1) / knobs.num_devices;
-    config.pool_rows = knobs.pool_rows;
-    config.num_sms = knobs.num_sms;
-    config.lag_waves = knobs.lag_waves;
-    MF_CUDA(cudaSetDevice(0));
-    session_ = std::make_unique<DeviceSession>(config, pools, [&](const Layout& layout) {
-      return std::make_unique<LocalGroup>(local, layout);
-    });
-    for (int32_t rank = 0; rank < num_ranks; ++rank) {
-      tensors_.push_back({.x = ranks_[rank].x.data(),
-                          .y = ranks_[rank].y.data(),
-                          .routing = ranks_[rank].routing(data, rank)});
+    MF_CUDA(cudaSetDevice(device_of_[0]));
+    session_ = std::make_unique<DeviceSession>(
+        config_of(data, knobs), pools,
+        [&](const Layout& layout) { return make_group(knobs, layout); });
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      tensors_.push_back({.x = ranks_[i].x.data(),
+                          .y = ranks_[i].y.data(),
+                          .routing = ranks_[i].routing(data, hosted_[i])});
     }
   }
 
   DeviceSession& session() { return *session_; }
   std::vector<ForwardTensors>& tensors() { return tensors_; }
-  RankTensors& rank(int32_t rank) { return ranks_[rank]; }
+  // Ranks of this process are numbered among themselves.
+  RankTensors& rank(int32_t local_idx) { return ranks_[local_idx]; }
+  int32_t num_local() const { return static_cast<int32_t>(hosted_.size()); }
 
   // Tokens of rank 0 from `num_valid` on are ignored.
   void limit_tokens(int32_t num_valid) {
@@ -156,24 +151,24 @@ class ForwardRig {
   void set_plan(const Plan& plan) {
     const DeviceHeadFields& fields = session_->head_fields();
     const LoadTable loads = data_.loads();
-    for (int32_t rank = 0; rank < data_.num_ranks(); ++rank) {
+    for (int32_t i = 0; i < num_local(); ++i) {
       WorkList list;
-      list.assign(plan, loads, rank, PartOrder::kOwnedFirst);
-      WorkListHeader header = download(rank, fields.work)[0];
+      list.assign(plan, loads, hosted_[i], PartOrder::kOwnedFirst);
+      WorkListHeader header = download(i, fields.work)[0];
       header.num_parts = static_cast<int32_t>(list.parts().size());
       header.num_tiles = list.num_tiles();
       header.num_rows = list.num_rows();
-      upload(rank, fields.work, std::span<const WorkListHeader>(&header, 1));
-      upload(rank, fields.parts, list.parts());
-      upload(rank, fields.plan, plan.bytes());
+      upload(i, fields.work, std::span<const WorkListHeader>(&header, 1));
+      upload(i, fields.parts, list.parts());
+      upload(i, fields.plan, plan.bytes());
     }
     fill_slots(plan);
   }
   // One forward over poisoned memory.
   Outputs forward() {
-    for (int32_t rank = 0; rank < data_.num_ranks(); ++rank) {
-      ranks_[rank].y.poison();
-      poison(rank, session_->fields().results);
+    for (int32_t i = 0; i < num_local(); ++i) {
+      ranks_[i].y.poison();
+      poison(i, session_->fields().results);
     }
     session_->compute(tensors_);
     session_->group().synchronize();
@@ -190,24 +185,24 @@ class ForwardRig {
   }
 
   template <typename T>
-  std::vector<T> download(int32_t rank, Field<T> field) const {
+  std::vector<T> download(int32_t local_idx, Field<T> field) const {
     std::vector<T> values(field.count);
-    MF_CUDA(cudaMemcpy(values.data(), at_base(session_->base(rank), field), field.count * sizeof(T),
-                       cudaMemcpyDefault));
+    MF_CUDA(cudaMemcpy(values.data(), at_base(session_->base(local_idx), field),
+                       field.count * sizeof(T), cudaMemcpyDefault));
     return values;
   }
   template <typename T>
-  void upload(int32_t rank, Field<T> field, std::span<const T> values) {
+  void upload(int32_t local_idx, Field<T> field, std::span<const T> values) {
     MF_INVARIANT(values.size() <= field.count, "upload of ", values.size(), " to ", field.count);
-    MF_CUDA(cudaMemcpy(at_base(session_->base(rank), field), values.data(), values.size_bytes(),
-                       cudaMemcpyDefault));
+    MF_CUDA(cudaMemcpy(at_base(session_->base(local_idx), field), values.data(),
+                       values.size_bytes(), cudaMemcpyDefault));
     MF_CUDA(cudaDeviceSynchronize());
   }
 
  private:
   template <typename T>
-  void poison(int32_t rank, Field<T> field) {
-    MF_CUDA(cudaMemset(at_base(session_->base(rank), field), 0xff, field.count * sizeof(T)));
+  void poison(int32_t local_idx, Field<T> field) {
+    MF_CUDA(cudaMemset(at_base(session_->base(local_idx), field), 0xff, field.count * sizeof(T)));
     MF_CUDA(cudaDeviceSynchronize());
   }
   // `place`th of a pool = the expert's from its owner.
@@ -219,29 +214,65 @@ class ForwardRig {
   }
   // The weights that a plan wants in its slots.
   void fill_slots(const Plan& plan) {
-    const LayerShape& shape = data_.shape();
     const int32_t slots = plan.dims().replica_slots;
-    const auto owned = owned_experts(data_.owner_of, data_.num_ranks());
-    const auto local = local_index_of(data_.owner_of, data_.num_ranks());
-    for (int32_t i = 0; i < static_cast<int32_t>(plan.slot_expert().size()); ++i) {
-      const int32_t expert = plan.slot_expert()[i];
-      if (expert < 0) continue;
-      const int32_t place = owned[i / slots] + i % slots, owner = data_.owner_of[expert];
-      const RankTensors& to = ranks_[i / slots];
-      constexpr int64_t kBytes = sizeof(Bf16);
-      copy_expert(to.w1, place, data_.w1[owner].bytes, local[expert], kBytes * shape.w1_elements());
-      copy_expert(to.w2, place, data_.w2[owner].bytes, local[expert], kBytes * shape.w2_elements());
-      if (!shape.has_bias) continue;
-      copy_expert(to.b1, place, data_.b1[owner], local[expert], 2 * shape.inter);
-      copy_expert(to.b2, place, data_.b2[owner], local[expert], shape.hidden);
+    for (int32_t i = 0; i < num_local(); ++i) {
+      for (int32_t slot = 0; slot < slots; ++slot) {
+        const int32_t expert = plan.slot_expert()[hosted_[i] * slots + slot];
+        if (expert >= 0) fill_slot(i, slot, expert);
+      }
     }
     MF_CUDA(cudaDeviceSynchronize());
   }
+  void fill_slot(int32_t local_idx, int32_t slot, int32_t expert) {
+    const LayerShape& shape = data_.shape();
+    const int32_t place =
+        owned_experts(data_.owner_of, data_.num_ranks())[hosted_[local_idx]] + slot;
+    const int32_t from = local_index_of(data_.owner_of, data_.num_ranks())[expert];
+    const int32_t owner = data_.owner_of[expert];
+    const RankTensors& to = ranks_[local_idx];
+    constexpr int64_t kBytes = sizeof(Bf16);
+    copy_expert(to.w1, place, data_.w1[owner].bytes, from, kBytes * shape.w1_elements());
+    copy_expert(to.w2, place, data_.w2[owner].bytes, from, kBytes * shape.w2_elements());
+    if (!shape.has_bias) return;
+    copy_expert(to.b1, place, data_.b1[owner], from, 2 * shape.inter);
+    copy_expert(to.b2, place, data_.b2[owner], from, shape.hidden);
+  }
+
+  static DeviceSessionConfig config_of(const StepData& data, const Knobs& knobs) {
+    DeviceSessionConfig config;
+    config.shape = data.shape();
+    config.max_tokens = std::ranges::max(data.layer_case.tokens);
+    config.plan.planner = knobs.planner;
+    config.plan.dims = {.num_experts = data.shape().num_experts,
+                        .num_ranks = data.num_ranks(),
+                        .replica_slots = data.layer_case.replica_slots,
+                        .block_rows = data.layer_case.block_rows};
+    config.plan.owner_of = data.owner_of;
+    config.ranks_per_device =
+        knobs.process != nullptr ? 1 : ceil_div(data.num_ranks(), knobs.num_devices);
+    config.pool_rows = knobs.pool_rows;
+    config.num_sms = knobs.num_sms;
+    config.lag_waves = knobs.lag_waves;
+    return config;
+  }
+  std::unique_ptr<DeviceGroup> make_group(const Knobs& knobs, const Layout& layout) const {
+    WaitConfig waits;
+    waits.deadline = std::chrono::milliseconds(knobs.deadline_ms);
+    if (knobs.process == nullptr) {
+      return std::make_unique<LocalGroup>(LocalConfig{.device_of = device_of_, .waits = waits},
+                                          layout);
+    }
+    NcclConfig config = *knobs.process;
+    config.waits = waits;
+    return std::make_unique<NcclGroup>(config, layout);
+  }
 
   const StepData& data_;
-  std::vector<RankTensors> ranks_;  // [P]
+  // Of the ranks of this process.
+  std::vector<int32_t> hosted_, device_of_;
+  std::vector<RankTensors> ranks_;
   std::unique_ptr<DeviceSession> session_;
-  std::vector<ForwardTensors> tensors_;  // [P]
+  std::vector<ForwardTensors> tensors_;
 };
 
 inline float value_of(uint16_t bits) {

@@ -204,11 +204,11 @@ __device__ __forceinline__ void multiply_tiles(const CtaView& cta, int32_t group
     multiply_tile(cta.shared, group, cta.depth_steps(task.phase), stage, acc);
     tracer.end(TraceKind::kMultiply, trace_index(task));
     tracer.begin();
+    await_barrier(cta.shared.targets_full[reader.slot()], reader.parity());
     if (task.phase == Phase::kFc1) {
       finish_fc1(cta, task, group, staged, acc);
     } else {
       await_staging(cta, group, staged);
-      await_barrier(cta.shared.targets_full[reader.slot()], reader.parity());
       finish_fc2(cta, task, group, reader.slot(), acc);
     }
     arrive(cta.shared.pushed[group][reader.slot()]);

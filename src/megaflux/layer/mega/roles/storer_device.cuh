@@ -85,6 +85,11 @@ __device__ __forceinline__ void count_results(const CtaView& cta, const Task& ta
   }
 }
 
+// Both math warpgroups are done with the task.
+__device__ __forceinline__ void await_pushed(const CtaView& cta, const TaskReader& reader) {
+  for (auto& pushed : cta.shared.pushed) await_barrier(pushed[reader.slot()], reader.parity());
+}
+
 __device__ inline void store_tiles(const CtaView& cta) {
   RingPlace<kStagings> staged;
   Tracer tracer(cta.params.trace, TraceLane::kStorer, lane_idx() == 0);
@@ -92,11 +97,12 @@ __device__ inline void store_tiles(const CtaView& cta) {
     const Task task = reader.task();
     tracer.begin();
     if (task.phase == Phase::kFc1) {
-      arrive(cta.shared.targets_full[reader.slot()]);  // in step with the slot's rounds
+      arrive(cta.shared.targets_full[reader.slot()]);  // no targets, but a round of the slot
       if (lane_idx() == 0) store_activations(cta, task, staged);
+      await_pushed(cta, reader);
     } else {
       const LaneRows rows = find_targets(cta, task, reader.slot());
-      for (auto& pushed : cta.shared.pushed) await_barrier(pushed[reader.slot()], reader.parity());
+      await_pushed(cta, reader);
       count_results(cta, task, rows);
     }
     tracer.end(TraceKind::kStore, trace_index(task));
