@@ -58,6 +58,6 @@ class BenchPlan(ProgramTest):
 class BenchHead(ProgramTest):
     def test_a_build_without_cuda_says_so(self):
         self.rejected("bench", "head", words=["bench head", "MEGAFLUX_CUDA=ON"])
-        self.rejected("bench", "head", "--route", "real-high", words=["--route", "real-high", "zipf-k3"])
+        self.rejected("bench", "head", "--route", "real", words=["--route", "real", "zipf-k3", "real-high"])
         self.rejected("bench", "head", "--out", self.folder, words=["--out", "folder"])
         self.rejected("bench", "head", "--lambda", 3, words=["--lambda", "backward"])

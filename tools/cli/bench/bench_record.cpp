@@ -22,7 +22,7 @@ void add_members(const Figure& figure, const std::string& case_name, const Bench
   record["value"] = figure.value;
   record["unit"] = figure.unit;
   record["case"] = case_name;
-  record["samples"] = *figure.samples;
+  record["samples"] = figure.pairs != nullptr ? Json(*figure.pairs) : Json(*figure.samples);
   record["clock"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   record[source.place_key] = source.place;
   record["commit"] = source.commit;

@@ -1,6 +1,7 @@
 // Lines of schema megaflux.result/1, one figure each.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct Figure {
   std::string unit;
   double value = 0;
   const std::vector<double>* samples = nullptr;
+  // In their place where two sides are compared: [baseline, ours].
+  const std::vector<std::array<double, 2>>* pairs = nullptr;
 };
 
 // Where, of which commit and how a figure was measured.
@@ -38,7 +41,8 @@ void append_result(const std::string& path, const Figure& figure, const std::str
 // folders of one machine, the last part alone.
 std::string command_line(const std::vector<std::string>& arguments);
 
-// `bench head`.
+// `bench head` and `bench forward`.
 void add_head_bench(CLI::App& bench, Invocation& invocation);
+void add_forward_bench(CLI::App& bench, Invocation& invocation);
 
 }  // namespace megaflux::cli

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "cli/bench/gpu_bench_options.h"
 #include "megaflux/base/check_cuda.h"
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/local_group_cuda.h"
@@ -152,14 +153,7 @@ class HeadRig {
 };
 
 Plan plan_on_host(const HeadBenchCase& bench_case) {
-  const PlanDims& dims = bench_case.plan.dims;
-  std::vector<int32_t> rows(static_cast<size_t>(dims.num_ranks) * dims.num_experts);
-  for (int32_t rank = 0; rank < dims.num_ranks; ++rank) {
-    const auto of_rank =
-        std::span(rows).subspan(static_cast<size_t>(rank) * dims.num_experts, dims.num_experts);
-    count_rows(bench_case.routing[rank].view(), of_rank);
-  }
-  LoadTable loads(dims.num_ranks, dims.num_experts, rows);
+  const LoadTable loads = loads_of(bench_case.routing, bench_case.plan.dims.num_experts);
   Plan plan;
   PlanReport report;
   make_planner(bench_case.plan)->plan(loads, {}, plan, report);

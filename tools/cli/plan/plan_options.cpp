@@ -94,11 +94,13 @@ void add_resident_option(CLI::App& app, std::string& resident_file) {
 }
 
 void add_cost_options(CLI::App& app, PlanOptions& options) {
+  // 0 stands for no shape.
+  const auto shown = [](int32_t size) { return size > 0 ? std::to_string(size) : ""; };
   add_integer(app, "--hidden", options.hidden, {1, 65536}, "H, elements of a token")
-      ->default_str("")
+      ->default_str(shown(options.hidden))
       ->group("Layer and machine");
   add_integer(app, "--inter", options.inter, {1, 65536}, "I, channels of an expert")
-      ->default_str("")
+      ->default_str(shown(options.inter))
       ->group("Layer and machine");
   add_choice(app, "--dtype", options.dtype, dtype_choices(), "element type of the weights")
       ->group("Layer and machine");

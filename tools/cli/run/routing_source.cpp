@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 
 #include "cli/data_folder.h"
+#include "cli/family_counts.h"
 #include "megaflux/base/check.h"
 #include "megaflux/moe/route_family.h"
-#include "megaflux/trace/route_file.h"
 
 namespace megaflux::cli {
 namespace {
@@ -59,24 +58,6 @@ RoutingSource from_trace(const RunOptions& options) {
   return source;
 }
 
-// Recorded counts of the real-* families: every step and layer of one trace.
-std::vector<int32_t> counts_for_family(const RunOptions& options, int32_t num_experts) {
-  static const std::map<int32_t, const char*> kFiles = {{256, "glm52_prefill_counts.npz"},
-                                                        {128, "qwen3_30b_a3b_decode_counts.npz"},
-                                                        {64, "olmoe_lens_counts.npz"}};
-  std::string path = options.trace;
-  if (path.empty()) {
-    const auto file = kFiles.find(num_experts);
-    MF_CHECK(file != kFiles.end(), "--experts: ", num_experts, " has no recorded counts for ",
-             "--route ", options.route, ", 64, 128 and 256 have; or name a trace with --trace");
-    path = data_folder() + "/" + file->second;
-  }
-  const Trace trace = open_trace("--trace", path);
-  MF_CHECK(trace.meta().num_experts == num_experts, "--experts: ", num_experts,
-           " differs from the ", trace.meta().num_experts, " of ", path);
-  return recorded_counts(trace);
-}
-
 RoutingSource from_family(const RunOptions& options) {
   const int32_t num_ranks = options.plan.num_ranks;
   RouteRequest request{
@@ -93,7 +74,7 @@ RoutingSource from_family(const RunOptions& options) {
   }
   std::vector<int32_t> counts;
   if (needs_recorded_counts(request.family)) {
-    counts = counts_for_family(options, request.num_experts);
+    counts = family_counts(options.route, request.num_experts, options.trace);
     request.recorded_counts = counts;
   }
   try {

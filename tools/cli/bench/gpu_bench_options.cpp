@@ -1,0 +1,117 @@
+#include "cli/bench/gpu_bench_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/family_counts.h"
+#include "cli/gpu/plan_on_gpu.h"
+#include "cli/json_output.h"
+#include "megaflux/base/check.h"
+#include "megaflux/moe/limits.h"
+
+namespace megaflux::cli {
+namespace {
+
+Choices route_families() {
+  Choices names;
+  for (int32_t i = 0; i < kNumRouteFamilies; ++i) {
+    names.emplace_back(route_family_name(static_cast<RouteFamily>(i)));
+  }
+  return names;
+}
+
+}  // namespace
+
+void add_gpu_bench_options(CLI::App& app, GpuBenchOptions& options) {
+  add_json(app, options.json_target);
+  add_integer(app, "--experts", options.num_experts, {1, kMaxExperts}, "experts, E");
+  add_integer(app, "--topk", options.topk, {1, kMaxExperts}, "experts a token, K");
+  add_integer(app, "--tokens", options.tokens, {1, 1 << 20}, "tokens a rank, T");
+  add_integer(app, "--devices", options.num_devices, {1, kMaxRanks},
+              "devices, from ordinal 0 on, that the ranks are dealt to");
+  add_choice(app, "--route", options.route, route_families(), "route family of the ids");
+  add_file(app, "--trace", options.trace, "whose counts the real-* families scale");
+  add_integer(app, "--seed", options.seed, {0, INT64_MAX}, "seed of the ids");
+  app.add_option("--commit", options.commit, "commit to name in the JSON lines")->type_name("HASH");
+  app.add_option("--out", options.results_file,
+                 "append the figures as lines of bench/results to this file")
+      ->type_name("FILE");
+  add_planner_options(app, options.plan);
+  add_cost_options(app, options.plan);
+}
+
+GpuDevice check_gpu_bench(const std::string& command, const GpuBenchOptions& options) {
+  check_plan_options(options.plan);
+  check_output("--json", options.json_target);
+  check_output("--out", options.results_file);
+  MF_CHECK(options.num_devices <= options.plan.num_ranks, "--devices: ", options.num_devices,
+           " for --ranks ", options.plan.num_ranks, ", a device hosts at least one rank");
+  MF_CHECK(options.trace.empty() || needs_recorded_counts(route_family_from_name(options.route)),
+           "--trace: ", options.trace, " is read by the real-* families alone, --route is ",
+           options.route);
+  check_has_cuda(command);
+  check_plans_on_gpu(plan_config_of(options.plan, options.num_experts, options.topk));
+  GpuDevice device;
+  for (int32_t ordinal = 0; ordinal < options.num_devices; ++ordinal) {
+    device = require_gpu(command, ordinal);
+  }
+  return device;
+}
+
+std::vector<int32_t> device_of_ranks(const GpuBenchOptions& options) {
+  std::vector<int32_t> device_of;
+  for (int32_t rank = 0; rank < options.plan.num_ranks; ++rank) {
+    device_of.push_back(rank * options.num_devices / options.plan.num_ranks);
+  }
+  return device_of;
+}
+
+RouteRequest route_request(const GpuBenchOptions& options, RouteFamily family) {
+  return {.family = family,
+          .num_experts = options.num_experts,
+          .topk = options.topk,
+          .num_ranks = options.plan.num_ranks,
+          .tokens_per_rank = options.tokens,
+          .seed = options.seed};
+}
+
+RouteSet bench_routes(const GpuBenchOptions& options, const RouteRequest& request) {
+  RouteRequest with_counts = request;
+  std::vector<int32_t> counts;
+  if (needs_recorded_counts(request.family)) {
+    counts = family_counts(options.route, options.num_experts, options.trace);
+    with_counts.recorded_counts = counts;
+  }
+  try {
+    return make_routes(with_counts);
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string("--route: ") + error.what());
+  }
+}
+
+LoadTable loads_of(std::span<const Routing> routing, int32_t num_experts) {
+  std::vector<int32_t> rows(routing.size() * num_experts);
+  for (size_t rank = 0; rank < routing.size(); ++rank) {
+    count_rows(routing[rank].view(), std::span(rows).subspan(rank * num_experts, num_experts));
+  }
+  return LoadTable(static_cast<int32_t>(routing.size()), num_experts, rows);
+}
+
+BenchSource gpu_source(const GpuBenchOptions& options, const GpuDevice& device,
+                       const std::vector<std::string>& arguments) {
+  return {.place_key = "gpu_uuid",
+          .place = device.uuid,
+          .commit = options.commit,
+          .command = command_line(arguments)};
+}
+
+void write_figures(const GpuBenchOptions& options, const std::vector<FigureLine>& lines,
+                   const BenchSource& source) {
+  std::string text;
+  for (const FigureLine& line : lines) text += bench_line(line.figure, line.case_name, source);
+  write_text("--json", options.json_target, text);
+  for (const FigureLine& line : lines) {
+    append_result(options.results_file, line.figure, line.case_name, source);
+  }
+}
+
+}  // namespace megaflux::cli
