@@ -1,15 +1,17 @@
-// One launch of a layer as a timeline: a file for viewers of Chrome traces, a process a CTA, a
-// thread a role. The kernel is built with its trace here and nowhere else.
+// One launch of a layer over balanced routing as a timeline: a file for viewers of Chrome traces, a
+// process a CTA, a thread a role. The kernel is built with its trace here and nowhere else.
 //
 //   forward_trace H I E K T FILE [P]
 //
 // P ranks share the GPU; a CTA's process is numbered by rank, then by its place there.
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
-#include "megaflux/base/math.h"
-#include "random_layer.cuh"
+#include "cli/bench/layer_rig_cuda.h"
+#include "megaflux/moe/owner_table.h"
+#include "megaflux/moe/route_family.h"
 
 namespace megaflux::bench {
 namespace {
@@ -95,15 +97,33 @@ void write_trace(const std::string& path, std::span<const TraceRecord> records, 
   out << "\n]}\n";
 }
 
+// Of the arguments H I E K.
+LayerShape shape_of(char** arguments) {
+  return {.num_experts = std::atoi(arguments[2]),
+          .topk = std::atoi(arguments[3]),
+          .hidden = std::atoi(arguments[0]),
+          .inter = std::atoi(arguments[1])};
+}
+
 void run(const LayerShape& shape, int32_t num_tokens, int32_t num_ranks, const std::string& path) {
-  RandomLayer layer(shape, num_tokens, 0, {.num_ranks = num_ranks});
+  DeviceSessionConfig config;
+  config.shape = shape;
+  config.plan.planner = PlannerKind::kFixed;
+  config.plan.dims = {.num_experts = shape.num_experts, .num_ranks = num_ranks};
+  const std::vector<int32_t> device_of(num_ranks, 0);
+  const RouteSet routes = make_routes({.num_experts = shape.num_experts,
+                                       .topk = shape.topk,
+                                       .num_ranks = num_ranks,
+                                       .tokens_per_rank = num_tokens});
+  const auto weights = std::make_shared<cli::RandomWeights>(
+      shape, contiguous_owners(shape.num_experts, num_ranks), 0, device_of);
+  cli::LayerRig layer(config, device_of, weights, routes.routing);
   const int32_t num_ctas = layer.session().config().num_sms * num_ranks;
   std::vector<TraceRecord> records(static_cast<size_t>(num_ctas) * kTraceLanes * kRecords);
-  TraceRecord* const memory = copy_to_device(records);
-  layer.session().set_traces({{memory, kRecords}});
-  layer.run(LaunchKind::kLayer, 1);
-  MF_CUDA(cudaMemcpy(records.data(), memory, records.size() * sizeof(TraceRecord),
-                     cudaMemcpyDeviceToHost));
+  const DeviceMemory memory = DeviceMemory::copy_of(0, std::as_bytes(std::span(records)));
+  layer.session().set_traces({{reinterpret_cast<TraceRecord*>(memory.data()), kRecords}});
+  layer.run(cli::LaunchKind::kLayer, 1);
+  MF_CUDA(cudaMemcpy(records.data(), memory.data(), memory.bytes(), cudaMemcpyDeviceToHost));
   write_trace(path, records, num_ctas);
 }
 

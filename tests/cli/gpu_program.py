@@ -1,14 +1,15 @@
-"""The program of preset cuda: `--backend cuda` of `doctor` and `plan`, with a GPU and without one.
+"""The program of preset cuda: `--backend cuda` of `doctor` and `plan`, `bench head` and `bench forward`, with a GPU and without one.
 
 Ends with a line of counts, and with status 77 where there is no GPU for the tests that need one. Standard library only.
 """
 
 import json
 import random
+import subprocess
 import sys
 import unittest
 
-from program import ProgramTest, call
+from program import PROGRAM, ProgramTest, call
 
 SKIPPED = 77
 PLANNERS = {"megaflux": ("forward", "backward", "cost"), "paper": ("forward", "backward"), "quota": ("forward", "cost"),
@@ -32,6 +33,7 @@ class AnyMachine(ProgramTest):
         self.rejected("plan", self.loads(), "--ranks", 4, "--slots", 9, "--backend", "cuda",
                       words=["replica_slots", "9", "8"])
         self.rejected("plan", self.loads(), "--ranks", 256, "--backend", "cuda", words=["num_ranks", "256", "128"])
+        self.rejected("bench", "forward", "--ranks", 256, words=["num_ranks", "256", "128"])
 
     def test_a_device_without_the_backend_is_refused(self):
         self.rejected("plan", self.loads(), "--device", 1, words=["--device", "1", "--backend cuda"])
@@ -52,6 +54,7 @@ class AnyMachine(ProgramTest):
         if has_gpu():
             self.skipTest("needs a machine without a GPU")
         self.rejected("plan", self.loads(), "--ranks", 4, "--backend", "cuda", words=["--backend cuda", "needs a GPU"])
+        self.rejected("bench", "forward", words=["bench forward", "needs a GPU"])
 
 
 class WithGpu(ProgramTest):
@@ -118,6 +121,58 @@ class WithGpu(ProgramTest):
                                                       "planner=megaflux,objective=forward,ranks="))
             self.assertEqual(sorted(record["samples"])[1], record["value"])
             self.assertRegex(record["gpu_uuid"], "^GPU-")
+
+    def forward(self, *options):
+        """Records of a small `bench forward`, by figure."""
+        lines = self.folder / "forward.jsonl"
+        lines.unlink(missing_ok=True)
+        shown = self.ok("bench", "forward", "--experts", 16, "--topk", 2, "--tokens", 256, "--hidden", 256, "--inter", 128,
+                        "--replays", 3, "--commit", "abc", "--out", lines, *options).stdout
+        records = [json.loads(line) for line in lines.read_text().splitlines()]
+        for record in records:
+            self.assertEqual(["figure", "value", "unit", "case", "samples", "clock", "gpu_uuid", "commit", "command"],
+                             list(record))
+            self.assertEqual(3, len(record["samples"]))
+        return shown, {(record["figure"], record["case"]): record for record in records}
+
+    def test_forwards_are_timed(self):
+        shown, records = self.forward("--ranks", 4, "--route", "hot-1.5")
+        case = "op=forward,H=256,I=128,E=16,K=2,P=4,T=256,{},objective=forward,exec=mega,ranks=virtual"
+        planned = case.format("s=2,route=hot-1.5,planner=megaflux")
+        self.assertEqual({("layer_ms", planned), ("skew_speedup", planned), ("ideal_fraction", planned),
+                          ("layer_ms", case.format("s=0,route=hot-1.5,planner=fixed")),
+                          ("layer_ms", case.format("s=0,route=balanced,planner=fixed"))}, set(records))
+        for figure in ("skew_speedup", "ideal_fraction"):
+            record = records[figure, planned]
+            self.assertEqual(sorted(a / b for a, b in record["samples"])[1], record["value"])
+        self.assertEqual(records["layer_ms", planned]["samples"],
+                         [ours for _, ours in records["skew_speedup", planned]["samples"]])
+        for word in ("virtual", "kappa", "max/mean 1.500", "resident", "second ideal", "math ms", "skew_speedup"):
+            self.assertIn(word, shown)
+
+    def test_one_rank_and_fixed_placement_have_less_to_compare(self):
+        _, records = self.forward("--ranks", 1, "--route", "balanced")
+        self.assertEqual({"layer_ms"}, {figure for figure, _ in records})
+        _, records = self.forward("--ranks", 2, "--planner", "fixed", "--slots", 0)
+        self.assertEqual({"layer_ms", "ideal_fraction"}, {figure for figure, _ in records})
+
+    def test_a_forward_is_served(self):
+        routes = self.folder / "routes.npz"
+        done = subprocess.run(
+            [PROGRAM, "bench", "forward", "--serve", "--ranks", "1", "--experts", "8", "--topk", "2", "--tokens", "128",
+             "--hidden", "128", "--inter", "128", "--route", "balanced", "--routes-out", str(routes)],
+            input="layer 2\ngemms 3\nlayer 0\n", capture_output=True, text=True, timeout=120)
+        ready, layer, gemms = done.stdout.split()
+        self.assertEqual("ready", ready)
+        self.assertGreater(float(layer), float(gemms))
+        self.assertEqual(2, done.returncode)
+        self.assertIn("layer 0 is outside [1, 10000]", done.stderr)
+        self.assertIn("8", self.ok("plan", routes, "--ranks", 1).stdout)
+
+    def test_shapes_of_a_forward_are_checked(self):
+        self.rejected("bench", "forward", "--hidden", 100, "--inter", 64, words=["hidden", "100", "64"])
+        self.rejected("bench", "forward", "--dtype", "fp32", words=["dtype", "fp32", "bf16"])
+        self.rejected("bench", "forward", "--num-sms", 133, words=["num_sms", "133"])
 
     def test_orphans(self):
         found = call("plan", self.loads(), "--ranks", 4, "--inactive", "0", "--backend", "cuda")

@@ -52,12 +52,36 @@ class BenchPlan(ProgramTest):
         self.rejected("bench", "plan", self.folder, words=["TRACE", "0 traces", "at least 1"])
         self.rejected("bench", "plan", self.loads(), words=["TRACE", "loads.csv", ".npz"])
         self.rejected("bench", "plan", LAW, "--cases", 0, words=["--cases", "0", "[1,"])
-        self.rejected("bench", words=["command", "plan", "head"])
+        self.rejected("bench", words=["command", "plan", "head", "forward"])
 
 
-class BenchHead(ProgramTest):
+class OnGpus(ProgramTest):
+    """`bench head` and `bench forward`: what a build without CUDA says, and what needs no GPU to be wrong."""
+
+    COMMANDS = ("head", "forward")
+
     def test_a_build_without_cuda_says_so(self):
-        self.rejected("bench", "head", words=["bench head", "MEGAFLUX_CUDA=ON"])
-        self.rejected("bench", "head", "--route", "real", words=["--route", "real", "zipf-k3", "real-high"])
-        self.rejected("bench", "head", "--out", self.folder, words=["--out", "folder"])
-        self.rejected("bench", "head", "--lambda", 3, words=["--lambda", "backward"])
+        for command in self.COMMANDS:
+            self.rejected("bench", command, words=[f"bench {command}", "MEGAFLUX_CUDA=ON"])
+        self.rejected("bench", "forward", "--serve", words=["bench forward", "MEGAFLUX_CUDA=ON"])
+
+    def test_options(self):
+        for command in self.COMMANDS:
+            with self.subTest(command=command):
+                self.rejected("bench", command, "--route", "real", words=["--route", "real", "zipf-k3", "real-high"])
+                self.rejected("bench", command, "--out", self.folder, words=["--out", "folder"])
+                self.rejected("bench", command, "--lambda", 3, words=["--lambda", "backward"])
+                self.rejected("bench", command, "--ranks", 2, "--devices", 3, words=["--devices", "3", "--ranks 2"])
+                self.rejected("bench", command, "--trace", LAW, words=["--trace", "esft_law.npz", "real-*", "zipf-k3"])
+                self.rejected("bench", command, "--experts", 0, words=["--experts", "0", "[1,"])
+
+    def test_options_of_a_forward(self):
+        for option, value, limit in (("--hidden", 0, "[1, 65536]"), ("--inter", 0, "[1, 65536]"), ("--lag", 0, "[1, 64]"),
+                                     ("--num-sms", -1, "[0, 1024]"), ("--pool-rows", -1, "[0,"),
+                                     ("--replays", -1, "[0, 10000]"), ("--tokens", 0, "[1,")):
+            with self.subTest(option=option):
+                self.rejected("bench", "forward", option, value, words=[option, str(value), limit])
+        self.rejected("bench", "forward", "--routes-out", self.folder, words=["--routes-out", "folder"])
+        text = self.ok("bench", "forward", "--help").stdout
+        for shown in ("--hidden N=4096", "--inter N=1536", "--lag N=2"):
+            self.assertIn(shown, text)

@@ -131,6 +131,7 @@ void add_bench_command(CLI::App& app, Invocation& invocation) {
   bench->require_subcommand(1);
   bench->footer("Example: megaflux bench plan --planner paper");
   add_head_bench(*bench, invocation);
+  add_forward_bench(*bench, invocation);
   CLI::App* plan = bench->add_subcommand(
       "plan", "Host planner times and plan quality over traces, as a table and JSON lines.");
   plan->add_option("TRACE", options->traces, "traces or folders of them; default: those installed");

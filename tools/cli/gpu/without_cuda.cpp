@@ -1,3 +1,4 @@
+#include "cli/bench/forward_bench.h"
 #include "cli/bench/head_bench.h"
 #include "cli/gpu/gpu_backend.h"
 #include "cli/gpu/plan_on_gpu.h"
@@ -25,6 +26,15 @@ GpuPlan plan_on_gpu(const PlanConfig&, int32_t, const LoadTable&, std::span<cons
 HeadBenchFigures bench_head(const HeadBenchCase&) {
   check_has_cuda("bench head");
   return {};
+}
+
+ForwardBenchFigures bench_forward(const ForwardBenchCase&) {
+  check_has_cuda("bench forward");
+  return {};
+}
+
+void serve_forward(const ForwardBenchCase&, std::istream&, std::ostream&) {
+  check_has_cuda("bench forward");
 }
 
 }  // namespace megaflux::cli

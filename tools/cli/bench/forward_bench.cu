@@ -1,0 +1,108 @@
+#include "cli/bench/forward_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <istream>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "cli/bench/layer_rig_cuda.h"
+
+namespace megaflux::cli {
+namespace {
+
+// A sample takes about this long.
+constexpr double kSampleMs = 20;
+// What ran before decides the clocks: a device that has drawn little, since most of its SMs waited
+// for a straggler, runs faster for a while. Each sample comes behind as much of the same run.
+constexpr double kLeadMs = 150;
+constexpr double kMostLead = 100;
+constexpr int32_t kMostLaunches = 10000;
+
+// Rigs of the runs from the first one on. A run without slots computes on the weights of an
+// earlier one that has the same owners.
+class ForwardRigs {
+ public:
+  ForwardRigs(const ForwardBenchCase& bench_case, size_t num_runs) {
+    for (const ForwardRun& run : std::span(bench_case.runs).first(num_runs)) {
+      const int32_t slots = run.plan.dims.replica_slots;
+      std::shared_ptr<RandomWeights> weights = slots == 0 ? weights_of(run.plan.owner_of) : nullptr;
+      if (weights == nullptr) {
+        weights = std::make_shared<RandomWeights>(bench_case.shape, run.plan.owner_of, slots,
+                                                  bench_case.device_of);
+        weights_.push_back(weights);
+      }
+      DeviceSessionConfig config;
+      config.shape = bench_case.shape;
+      config.plan = run.plan;
+      config.pool_rows = bench_case.pool_rows;
+      config.num_sms = bench_case.num_sms;
+      config.lag_waves = bench_case.lag_waves;
+      rigs_.push_back(
+          std::make_unique<LayerRig>(config, bench_case.device_of, weights, run.routing));
+    }
+  }
+  size_t size() const { return rigs_.size(); }
+  LayerRig& operator[](size_t i) { return *rigs_[i]; }
+
+ private:
+  std::shared_ptr<RandomWeights> weights_of(std::span<const int32_t> owner_of) const {
+    for (const auto& weights : weights_) {
+      if (std::ranges::equal(weights->owner_of(), owner_of)) return weights;
+    }
+    return nullptr;
+  }
+
+  std::vector<std::shared_ptr<RandomWeights>> weights_;
+  std::vector<std::unique_ptr<LayerRig>> rigs_;
+};
+
+void check_bits(const ForwardBenchCase& bench_case, ForwardRigs& rigs) {
+  const std::span<const Routing> routing = bench_case.runs[0].routing;
+  const auto first = rigs[0].outputs(0xa0);
+  for (size_t i = 1; i < rigs.size(); ++i) {
+    if (bench_case.runs[i].routing.data() != routing.data()) continue;
+    // Other poison: what neither has written differs.
+    MF_INVARIANT(rigs[i].outputs(static_cast<uint8_t>(0xa0 + i)) == first, "y of run ", i,
+                 " differs from that of the first run, over the same routing");
+  }
+}
+
+}  // namespace
+
+ForwardBenchFigures bench_forward(const ForwardBenchCase& bench_case) {
+  ForwardRigs rigs(bench_case, bench_case.runs.size());
+  check_bits(bench_case, rigs);
+  ForwardBenchFigures figures;
+  std::vector<int32_t> leads;
+  for (size_t i = 0; i < rigs.size(); ++i) {
+    figures.runs.push_back({.plan = rigs[i].plan(), .ms = {}});
+    const double ms = rigs[i].run(LaunchKind::kLayer, 3);
+    leads.push_back(static_cast<int32_t>(std::min(std::ceil(kLeadMs / ms), kMostLead)));
+    if (i == 0) figures.launches = static_cast<int32_t>(std::clamp(kSampleMs / ms, 2.0, 50.0));
+  }
+  for (int32_t sample = 0; sample < bench_case.samples; ++sample) {
+    for (size_t i = 0; i < rigs.size(); ++i) {
+      figures.runs[i].ms.push_back(rigs[i].run(LaunchKind::kLayer, figures.launches, leads[i]));
+    }
+  }
+  return figures;
+}
+
+void serve_forward(const ForwardBenchCase& bench_case, std::istream& in, std::ostream& out) {
+  ForwardRigs rigs(bench_case, 1);
+  out << "ready" << std::endl;
+  out.precision(9);
+  std::string what;
+  for (int32_t launches = 0; in >> what >> launches;) {
+    MF_CHECK(what == "gemms" || what == "layer", "input: ", what, " is neither gemms nor layer");
+    MF_CHECK(launches >= 1 && launches <= kMostLaunches, "input: ", what, " ", launches,
+             " is outside [1, ", kMostLaunches, "]");
+    const auto kind = what == "gemms" ? LaunchKind::kGemms : LaunchKind::kLayer;
+    out << rigs[0].run(kind, launches) << std::endl;
+  }
+  MF_CHECK(in.eof(), "input: a line is no word and number");
+}
+
+}  // namespace megaflux::cli

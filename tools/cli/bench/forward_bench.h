@@ -1,0 +1,56 @@
+// `bench forward`: times of one layer's forward on GPUs, several placements of its experts against
+// each other. Without CUDA both functions throw kUnsupported.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <span>
+#include <vector>
+
+#include "megaflux/moe/layer_shape.h"
+#include "megaflux/moe/plan.h"
+#include "megaflux/moe/routing.h"
+#include "megaflux/plan/planner.h"
+
+namespace megaflux::cli {
+
+// One side of a comparison.
+struct ForwardRun {
+  PlanConfig plan;                   // owner_of is filled in
+  std::span<const Routing> routing;  // [P], T tokens each
+};
+
+struct ForwardBenchCase {
+  LayerShape shape;
+  std::vector<int32_t> device_of;  // [P] CUDA ordinal of each rank, ascending
+  int32_t num_sms = 0;             // these three as in DeviceSessionConfig
+  int64_t pool_rows = 0;
+  int32_t lag_waves = 2;
+  int32_t samples = 20;          // of each run
+  std::vector<ForwardRun> runs;  // at least one
+};
+
+struct ForwardRunFigures {
+  Plan plan;               // that the head of every launch made
+  std::vector<double> ms;  // [samples] a launch, head included, the slowest device counting
+};
+
+struct ForwardBenchFigures {
+  std::vector<ForwardRunFigures> runs;  // as in the case
+  int32_t launches = 0;                 // back to back, of which a sample is the mean
+};
+
+// Samples are taken in turn, one of each run, each behind untimed launches of the same run.
+// Replicas are resident: slots are filled outside the timed part. Throws kInternal if runs over one
+// routing differ in a bit of y, kUnsupported without CUDA or on devices that do not reach each
+// other.
+ForwardBenchFigures bench_forward(const ForwardBenchCase& bench_case);
+
+// Runs the first run when it is told to: the other side of a comparison is another process. Says
+// "ready", then answers each line of `in` with milliseconds a launch, until there are no more:
+//   gemms N   N launches of the two GEMMs alone, over rows that a whole launch has left in the pool
+//   layer N   N whole launches, each behind a head
+// Throws kBadInput at any other line.
+void serve_forward(const ForwardBenchCase& bench_case, std::istream& in, std::ostream& out);
+
+}  // namespace megaflux::cli

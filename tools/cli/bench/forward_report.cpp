@@ -1,0 +1,75 @@
+#include "cli/bench/forward_report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cli/bench/forward_floors.h"
+#include "cli/terminal.h"
+#include "cli/text_format.h"
+#include "megaflux/plan/plan_stats.h"
+#include "simulate/distribution.h"
+
+namespace megaflux::cli {
+namespace {
+
+std::string spread_text(const std::vector<double>& ms) {
+  return fmt::format("{:.3f} ... {:.3f}", *std::min_element(ms.begin(), ms.end()),
+                     *std::max_element(ms.begin(), ms.end()));
+}
+
+void print_side(const ForwardReport& report, size_t i, int32_t num_devices) {
+  const ForwardSide& side = report.sides[i];
+  const ForwardRunFigures& figures = report.figures.runs[i];
+  const LoadTable loads = loads_of(side.run.routing, report.shape.num_experts);
+  const PlanStats stats = plan_stats(figures.plan, loads, side.run.plan);
+  const double ms = simulate::percentile(figures.ms, 50);
+  int64_t padded = 0;
+  for (const int64_t rows : stats.padded_rows) padded += rows;
+  const auto rate = [&](int64_t rows) {
+    return forward_flops(report.shape, rows) / (ms * 1e9 * num_devices);
+  };
+  const ForwardFloors floors = forward_floors(
+      report.shape,
+      {.plan = figures.plan, .routing = side.run.routing, .device_of = report.device_of});
+  fmt::print(
+      "{:<13}{:>9.3f} {:>19} {:>9} {:>7.3f} {:>9} {:>6}/{:<6} {:>4} {:>6.0f} {:>6.0f} "
+      "{:>8.3f} {:>8.3f}",
+      side.name, ms, spread_text(figures.ms), stats.rows.max, stats.rows.imbalance,
+      stats.peak_padded_rows, figures.plan.header().max_blocks, stats.tau, stats.num_replicas,
+      rate(loads.total_rows()), rate(padded), floors.math_ms, floors.memory_ms);
+  if (num_devices > 1) fmt::print(" {:>8.3f} {:>8.3f}", floors.link_rows_ms, floors.link_tokens_ms);
+  fmt::print("\n");
+}
+
+}  // namespace
+
+void print_forward(const GpuBenchOptions& options, const ForwardReport& report) {
+  const TextStyle style = style_of(STDOUT_FILENO);
+  fmt::print("{}\n", paint(style, Colour::kBold, report.title));
+  fmt::print("{}, {}, on {} of {}; kappa {:.3f}, max/mean {:.3f}, {} of {} experts active\n",
+             plural(options.plan.num_ranks, "rank"), options.is_real() ? "real" : "virtual",
+             plural(options.num_devices, "device"), printable(report.device_name),
+             report.route.kappa, report.route.imbalance, report.route.active_experts,
+             report.shape.num_experts);
+  fmt::print(
+      "median of {}, each {} launches back to back, head included; replicas are resident: slots "
+      "are "
+      "filled outside the timed part\n\n",
+      plural(static_cast<int64_t>(report.figures.runs[0].ms.size()), "sample"),
+      report.figures.launches);
+  fmt::print("{:<13}{:>9} {:>19} {:>9} {:>7} {:>9} {:>13} {:>4} {:>6} {:>6} {:>8} {:>8}", "", "ms",
+             "least ... most", "max rows", "/ mean", "padded", "blocks/tau", "repl", "TFLOPs",
+             "padded", "math ms", "mem ms");
+  if (options.num_devices > 1) fmt::print(" {:>8} {:>8}", "row link", "tok link");
+  fmt::print("\n");
+  for (size_t i = 0; i < report.sides.size(); ++i) print_side(report, i, options.num_devices);
+  fmt::print("\nTFLOPs: a second and device, of rows and of padded rows. The last {} are floors.\n",
+             options.num_devices > 1 ? "four" : "two");
+  for (const ForwardRatio& ratio : report.ratios) {
+    fmt::print("{} {:.4f}\n", ratio.name, ratio.value);
+  }
+}
+
+}  // namespace megaflux::cli

@@ -1,0 +1,194 @@
+#include "cli/bench/layer_rig_cuda.h"
+
+#include <algorithm>
+
+#include "megaflux/base/math.h"
+#include "megaflux/base/rng.h"
+#include "megaflux/comm/local_group_cuda.h"
+#include "megaflux/moe/owner_table.h"
+
+namespace megaflux::cli {
+namespace {
+
+// bf16 in [-scale, scale).
+__global__ void random_values_kernel(Bf16* values, int64_t count, float scale, uint64_t seed) {
+  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
+    Rng rng(seed + static_cast<uint64_t>(i));
+    values[i] = Bf16(rng.symmetric(scale));
+  }
+}
+
+// In memory of the current device. Streams that must not see them half done start after a
+// synchronisation.
+void fill_random(Bf16* values, int64_t count, float scale, uint64_t seed) {
+  random_values_kernel<<<1024, 256>>>(values, count, scale, seed << 40);
+  MF_CUDA(cudaGetLastError());
+}
+
+Bf16* bf16_at(const DeviceMemory& memory) {
+  return reinterpret_cast<Bf16*>(memory.data());
+}
+
+size_t bf16_bytes(int64_t count) {
+  return static_cast<size_t>(count) * sizeof(Bf16);
+}
+
+constexpr float kWeightScale = 0.05f;
+
+// What the head has left on rank 0, as on all others.
+Plan plan_left(const DeviceSession& session) {
+  const DeviceStep step = session.read_step(0);
+  MF_INVARIANT(step.head.outcome == HeadOutcome::kPlanned, "a head ended with outcome ",
+               static_cast<uint32_t>(step.head.outcome), " in the place of a plan");
+  return Plan::from_bytes(step.plan);
+}
+
+}  // namespace
+
+RandomWeights::RandomWeights(const LayerShape& shape, std::span<const int32_t> owner_of,
+                             int32_t slots, std::span<const int32_t> device_of)
+    : shape_(shape),
+      owner_of_(owner_of.begin(), owner_of.end()),
+      device_of_(device_of.begin(), device_of.end()) {
+  const auto num_ranks = static_cast<int32_t>(device_of.size());
+  const std::vector<int32_t> owned = owned_experts(owner_of, num_ranks);
+  for (int32_t rank = 0; rank < num_ranks; ++rank) {
+    const int64_t places = owned[rank] + slots;
+    pools_.push_back(
+        {.num_owned = owned[rank],
+         .w1 = DeviceMemory(device_of[rank], bf16_bytes(places * shape.w1_elements())),
+         .w2 = DeviceMemory(device_of[rank], bf16_bytes(places * shape.w2_elements()))});
+  }
+  const std::vector<int32_t> local = local_index_of(owner_of, num_ranks);
+  for (int32_t expert = 0; expert < shape.num_experts; ++expert) {
+    fill(owner_of[expert], local[expert], expert);
+  }
+}
+
+std::vector<MegaWeights> RandomWeights::pools(int32_t slots) const {
+  std::vector<MegaWeights> pools;
+  for (const Pool& pool : pools_) {
+    pools.push_back(
+        {.num_weights = pool.num_owned + slots, .w1 = bf16_at(pool.w1), .w2 = bf16_at(pool.w2)});
+  }
+  return pools;
+}
+
+void RandomWeights::fill_slots(const Plan& plan) {
+  const int32_t slots = plan.dims().replica_slots;
+  const std::span<const int32_t> held = plan.slot_expert();
+  for (int32_t i = 0; i < static_cast<int32_t>(held.size()); ++i) {
+    const int32_t rank = i / slots;
+    if (held[i] >= 0) fill(rank, pools_[rank].num_owned + i % slots, held[i]);
+  }
+}
+
+void RandomWeights::fill(int32_t rank, int32_t place, int32_t expert) {
+  const CurrentDevice current(device_of_[rank]);
+  const int64_t w1 = shape_.w1_elements(), w2 = shape_.w2_elements();
+  const uint64_t seed = 2 * static_cast<uint64_t>(expert) + 1;
+  fill_random(bf16_at(pools_[rank].w1) + place * w1, w1, kWeightScale, seed);
+  fill_random(bf16_at(pools_[rank].w2) + place * w2, w2, kWeightScale, seed + 1);
+  MF_CUDA(cudaDeviceSynchronize());
+}
+
+LayerRig::LayerRig(DeviceSessionConfig config, std::span<const int32_t> device_of,
+                   std::shared_ptr<RandomWeights> weights, std::span<const Routing> routing)
+    : device_of_(device_of.begin(), device_of.end()), weights_(std::move(weights)) {
+  const CurrentDevice current(device_of_[0]);
+  for (const Routing& of_rank : routing) {
+    config.max_tokens = std::max(config.max_tokens, of_rank.num_tokens);
+  }
+  std::vector<int32_t> hosted(std::ranges::max(device_of_) + 1);
+  for (const int32_t device : device_of_) ++hosted[device];
+  config.ranks_per_device = std::ranges::max(hosted);
+  session_ = std::make_unique<DeviceSession>(
+      config, weights_->pools(config.plan.dims.replica_slots), [&](const Layout& layout) {
+        return std::make_unique<LocalGroup>(LocalConfig{.device_of = device_of_}, layout);
+      });
+  for (int32_t rank = 0; rank < session_->num_local(); ++rank) add_rank(rank, routing[rank]);
+  for (size_t i = 0; i < session_->group().num_devices(); ++i) {
+    const CurrentDevice on(session_->group().device(i));
+    for (std::vector<Event>* events : {&begin_, &end_}) {
+      cudaEvent_t event = nullptr;
+      MF_CUDA(cudaEventCreate(&event));
+      events->emplace_back(event);
+    }
+  }
+  session_->route(tensors_);
+  session_->group().synchronize();
+  plan_ = plan_left(*session_);
+  weights_->fill_slots(plan_);
+  run(LaunchKind::kLayer, 3);
+}
+
+// Tokens lie where peers read them, so that no copy is timed.
+void LayerRig::add_rank(int32_t rank, const Routing& routing) {
+  const int32_t device = device_of_[rank];
+  const CurrentDevice current(device);
+  const int64_t elements = int64_t{routing.num_tokens} * session_->config().shape.hidden;
+  Bf16* x = session_->tokens(rank);
+  if (x == nullptr) x = bf16_at(memory_.emplace_back(device, bf16_bytes(elements)));
+  // Weights have the small seeds.
+  fill_random(x, elements, 1.0f, 4 * kMaxDeviceExperts + static_cast<uint64_t>(rank));
+  MF_CUDA(cudaDeviceSynchronize());
+  y_.emplace_back(device, bf16_bytes(elements));
+  RoutingView view = routing.view();
+  const auto copied = [&](const auto& values) {
+    return memory_.emplace_back(DeviceMemory::copy_of(device, std::as_bytes(std::span(values))))
+        .data();
+  };
+  view.topk_ids = copied(routing.topk_ids);
+  view.topk_weights = reinterpret_cast<const float*>(copied(routing.topk_weights));
+  tensors_.push_back({.x = x, .y = y_.back().data(), .routing = view});
+}
+
+void LayerRig::record(const std::vector<Event>& events) {
+  for (size_t i = 0; i < events.size(); ++i) {
+    const CurrentDevice current(session_->group().device(i));
+    MF_CUDA(cudaEventRecord(events[i].get(), session_->group().stream(i)));
+  }
+}
+
+void LayerRig::launch(LaunchKind kind, int32_t launches) {
+  for (int32_t i = 0; i < launches; ++i) {
+    if (kind == LaunchKind::kLayer) session_->route(tensors_);
+    session_->compute(tensors_);
+  }
+}
+
+double LayerRig::run(LaunchKind kind, int32_t launches, int32_t lead) {
+  session_->set_stages(kind == LaunchKind::kGemms ? ForwardStages::kGemms : ForwardStages::kWhole);
+  launch(kind, lead);
+  // Brings all devices to the same place.
+  session_->route(tensors_);
+  record(begin_);
+  launch(kind, launches);
+  record(end_);
+  session_->group().synchronize();
+  float slowest_ms = 0;
+  for (size_t i = 0; i < begin_.size(); ++i) {
+    float ms = 0;
+    MF_CUDA(cudaEventElapsedTime(&ms, begin_[i].get(), end_[i].get()));
+    slowest_ms = std::max(slowest_ms, ms);
+  }
+  return slowest_ms / static_cast<float>(launches);
+}
+
+std::vector<std::vector<std::byte>> LayerRig::outputs(uint8_t poison) {
+  for (size_t rank = 0; rank < y_.size(); ++rank) {
+    const CurrentDevice current(device_of_[rank]);
+    MF_CUDA(cudaMemset(y_[rank].data(), poison, y_[rank].bytes()));
+    MF_CUDA(cudaDeviceSynchronize());
+  }
+  run(LaunchKind::kLayer, 1);
+  std::vector<std::vector<std::byte>> outputs;
+  for (const DeviceMemory& y : y_) {
+    outputs.emplace_back(y.bytes());
+    MF_CUDA(cudaMemcpy(outputs.back().data(), y.data(), y.bytes(), cudaMemcpyDeviceToHost));
+  }
+  return outputs;
+}
+
+}  // namespace megaflux::cli

@@ -1,0 +1,93 @@
+// LayerRig: a layer of random weights and tokens on the GPUs of this process, its outputs, and the
+// time of its launches. What every program that measures or traces a forward runs.
+//
+//   const auto weights = std::make_shared<RandomWeights>(shape, owners, slots, device_of);
+//   LayerRig rig(config, device_of, weights, routing);
+//   const double ms = rig.run(LaunchKind::kLayer, 10);
+//
+// Replicas are resident: the slots hold what the plan of this routing wants there before anything
+// is timed.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "megaflux/base/device_memory_cuda.h"
+#include "megaflux/moe/plan.h"
+#include "megaflux/moe/routing.h"
+#include "megaflux/session/device_session_cuda.h"
+
+namespace megaflux::cli {
+
+// Weight pools of all ranks. An expert has the same values wherever it stands.
+class RandomWeights {
+ public:
+  // `owner_of` [E], `device_of` [P]; `slots` places a rank behind the owned experts.
+  RandomWeights(const LayerShape& shape, std::span<const int32_t> owner_of, int32_t slots,
+                std::span<const int32_t> device_of);
+
+  // [P], with the first `slots` of the slots.
+  std::vector<MegaWeights> pools(int32_t slots) const;
+  // Puts into the slots what `plan` wants there.
+  void fill_slots(const Plan& plan);
+  std::span<const int32_t> owner_of() const { return owner_of_; }
+
+ private:
+  struct Pool {
+    int32_t num_owned = 0;
+    DeviceMemory w1, w2;
+  };
+  void fill(int32_t rank, int32_t place, int32_t expert);
+
+  LayerShape shape_;
+  std::vector<int32_t> owner_of_;
+  std::vector<int32_t> device_of_;
+  std::vector<Pool> pools_;  // [P]
+};
+
+enum class LaunchKind {
+  kGemms,  // the two GEMMs alone, over rows that a whole launch has left in the pool
+  kLayer,  // a head and a whole launch
+};
+
+class LayerRig {
+ public:
+  // `routing` [P], host memory. Throws what a session throws, and kInternal with CUDA's words where
+  // memory is short.
+  LayerRig(DeviceSessionConfig config, std::span<const int32_t> device_of,
+           std::shared_ptr<RandomWeights> weights, std::span<const Routing> routing);
+
+  DeviceSession& session() { return *session_; }
+  // What the head plans at every launch.
+  const Plan& plan() const { return plan_; }
+  // Milliseconds a launch, back to back on one stream a device from a place where all devices have
+  // met; the slowest device counts. `lead` launches that are not timed go right before them.
+  double run(LaunchKind kind, int32_t launches, int32_t lead = 0);
+  // y of all ranks after one launch over memory that is full of `poison`.
+  std::vector<std::vector<std::byte>> outputs(uint8_t poison);
+
+ private:
+  struct DestroyEvent {
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+  using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+  void add_rank(int32_t rank, const Routing& routing);
+  void launch(LaunchKind kind, int32_t launches);
+  void record(const std::vector<Event>& events);
+
+  std::vector<int32_t> device_of_;
+  std::shared_ptr<RandomWeights> weights_;
+  std::unique_ptr<DeviceSession> session_;
+  std::vector<DeviceMemory> memory_;     // that the tensors point to
+  std::vector<DeviceMemory> y_;          // [P]
+  std::vector<ForwardTensors> tensors_;  // [P]
+  std::vector<Event> begin_, end_;       // [devices]
+  Plan plan_;
+};
+
+}  // namespace megaflux::cli
