@@ -1,74 +1,110 @@
-"""Stock PyTorch against the forward kernel on one GPU: pairs of one run, one side after the other.
+"""Stock PyTorch against the forward kernel, a rank a GPU: pairs of one run, one side after the other.
 
-    torch_forward.py PROGRAM --hidden 4096 --inter 1536 --experts 16 --topk 8 --tokens 8192 --what gemms layer
+    torch_forward.py MEGAFLUX --hidden 4096 --inter 1536 --experts 16 --topk 8 --tokens 8192 --what gemms layer
+    torch_forward.py MEGAFLUX --ranks 2 --experts 128 --tokens 4096 --route zipf-k3 --planner megaflux --slots 2
 
-PROGRAM is forward_speed, a process of its own. Both sides work on T K rows, equally many for each expert, random data.
-  gemms  ours: FC1 with SwiGLU, and FC2. Torch: FC1 and FC2 as two grouped_mm calls, and nothing in between
-  layer  ours: head and whole forward. Torch: the layer of torch_ep.py on one rank, its all_to_all included
-A pair is a batch of each side, in turn. Prints milliseconds and TFLOP/s; --out appends a line of bench/results for each.
+Ours is `megaflux bench forward --serve`, one process for all ranks; torch is one process a rank. Both sides work on the
+same ids, which ours draws and writes to a file, and on random data.
+  gemms  ours: FC1 with SwiGLU, and FC2. Torch: FC1 and FC2 as two grouped_mm calls, and nothing in between. One rank
+  layer  ours: head and whole forward. Torch: the layer of torch_ep.py, its all_to_all included
+A pair is a batch of each side, in turn; the slowest rank counts. A side is asked only when the other has answered: kernels
+of both that wait for peers never share a GPU. Every answer has a deadline, and whoever misses it ends the run.
+Prints milliseconds and TFLOP/s a GPU; --out appends lines of bench/results.
 """
 import argparse
 import datetime
 import json
+import multiprocessing.connection
+import os
+import select
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing
 
 import torch_ep
 
 
 class Ours:
-    """The other process."""
+    """The other program, which serves all ranks. Its errors go to standard error."""
 
-    def __init__(self, args):
-        command = [args.program, args.hidden, args.inter, args.experts, args.topk, args.tokens, args.sms]
+    def __init__(self, args, routes):
+        command = [args.program, "bench", "forward", "--serve", "--routes-out", routes, "--devices", args.ranks]
+        for name in ("ranks", "hidden", "inter", "experts", "topk", "tokens", "route", "planner", "slots", "num_sms"):
+            command += [f"--{name.replace('_', '-')}", getattr(args, name)]
+        if args.trace:
+            command += ["--trace", args.trace]
+        self.deadline = args.deadline
         self.process = subprocess.Popen(
-            [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        assert self.process.stdout.readline().strip() == "ready", f"{args.program} did not start"
+            [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+    def line(self):
+        """The next line of its answers."""
+        text, end = b"", time.monotonic() + self.deadline
+        while not text.endswith(b"\n"):
+            readable, _, _ = select.select([self.process.stdout], [], [], max(0, end - time.monotonic()))
+            piece = os.read(self.process.stdout.fileno(), 4096) if readable else b""
+            if not piece:
+                why = "ended" if readable else f"gave no answer in {self.deadline} s"
+                raise RuntimeError(f"{self.process.args[0]} {why} (said {text!r})")
+            text += piece
+        return text.decode().strip()
+
+    def wait_ready(self):
+        said = self.line()
+        if said != "ready":
+            raise RuntimeError(f"{self.process.args[0]} said {said!r} in the place of ready")
 
     def ms(self, what, launches):
-        self.process.stdin.write(f"{what} {launches}\n")
-        self.process.stdin.flush()
-        return float(self.process.stdout.readline())
+        self.process.stdin.write(f"{what} {launches}\n".encode())
+        return float(self.line())
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
-class Torch:
-    """The same shapes: T K rows in expert order for the GEMMs, T tokens for the layer."""
+class TorchRank:
+    """One rank of torch, in a process of its own: T K rows in expert order for the GEMMs, T tokens for the layer."""
 
-    def __init__(self, args):
+    def __init__(self, args, rank, routes):
         def draw(*shape, scale=1.0):
             return ((torch.rand(*shape, device="cuda") * 2 - 1) * scale).bfloat16()
 
-        rows = args.tokens * args.topk
-        self.experts = args.experts
-        self.w13 = draw(args.experts, 2 * args.inter, args.hidden, scale=0.05)
-        self.w2 = draw(args.experts, args.hidden, args.inter, scale=0.05)
+        local = args.experts // args.ranks
+        self.rank, self.ranks, self.experts = rank, args.ranks, args.experts
+        self.w13 = draw(local, 2 * args.inter, args.hidden, scale=0.05)
+        self.w2 = draw(local, args.hidden, args.inter, scale=0.05)
         self.tokens = draw(args.tokens, args.hidden)
-        self.ids = (torch.arange(rows, device="cuda") % args.experts).view(args.tokens, args.topk)
+        self.ids = torch_ep.ids_from_file(routes, rank, "cuda")
         self.weights = torch.rand(args.tokens, args.topk, device="cuda")
-        self.x = self.tokens[torch.argsort(self.ids.view(-1), stable=True) // args.topk]
-        self.a = draw(rows, args.inter)
-        self.offs = torch.bincount(self.ids.view(-1), minlength=args.experts).cumsum(0).to(torch.int32)
+        if "gemms" in args.what:
+            self.x = self.tokens[torch.argsort(self.ids.view(-1), stable=True) // args.topk]
+            self.a = draw(args.tokens * args.topk, args.inter)
+            self.offs = torch.bincount(self.ids.view(-1), minlength=args.experts).cumsum(0).to(torch.int32)
 
     def gemms(self):
         torch_ep.grouped_mm(self.x, self.w13.transpose(1, 2), offs=self.offs)
         torch_ep.grouped_mm(self.a, self.w2.transpose(1, 2), offs=self.offs)
 
     def layer(self):
-        torch_ep.moe(self.tokens, self.ids, self.weights, self.w13, self.w2, self.experts, 1)
+        torch_ep.moe(self.tokens, self.ids, self.weights, self.w13, self.w2, self.experts, self.ranks)
 
     @torch.no_grad()
     def ms(self, what, launches):
         run = getattr(self, what)
         begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        dist.barrier(device_ids=[self.rank])
         begin.record()
         for _ in range(launches):
             run()
@@ -77,52 +113,156 @@ class Torch:
         return begin.elapsed_time(end) / launches
 
 
-def report(args, what, pairs):
+def serve_rank(rank, args, folder, questions):
+    """Body of a rank's process: answers (what, launches) with milliseconds until it is told None."""
+    try:
+        # Multicast is left out, as on the other side.
+        os.environ["NCCL_NVLS_ENABLE"] = "0"
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", init_method=f"file://{folder}/meet", rank=rank, world_size=args.ranks,
+                                device_id=torch.device("cuda", rank), timeout=datetime.timedelta(seconds=args.deadline))
+        side = TorchRank(args, rank, f"{folder}/routes.npz")
+        questions.send(f"GPU-{torch.cuda.get_device_properties(rank).uuid}")
+        while (question := questions.recv()) is not None:
+            questions.send(side.ms(*question))
+        dist.destroy_process_group()
+    except Exception:  # whatever it is, the one who asks has to learn of it
+        questions.send(RuntimeError(f"torch, rank {rank}: {traceback.format_exc()}"))
+
+
+class Torch:
+    """All ranks of torch."""
+
+    def __init__(self, args, folder):
+        context = torch.multiprocessing.get_context("spawn")
+        self.deadline = args.deadline
+        self.pipes, self.processes = [], []
+        for rank in range(args.ranks):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=serve_rank, args=(rank, args, folder, theirs), daemon=True)
+            process.start()
+            theirs.close()  # so that a process that ends is the end of its pipe
+            self.pipes.append(ours)
+            self.processes.append(process)
+
+    def answers(self):
+        """One of each rank."""
+        found, end = {}, time.monotonic() + self.deadline
+        while len(found) < len(self.pipes):
+            waiting = [pipe for pipe in self.pipes if pipe not in found]
+            for pipe in multiprocessing.connection.wait(waiting, max(0, end - time.monotonic())):
+                try:
+                    found[pipe] = pipe.recv()
+                except EOFError:
+                    raise RuntimeError(f"torch, rank {self.pipes.index(pipe)}: its process ended") from None
+                if isinstance(found[pipe], Exception):
+                    raise found[pipe]
+            if time.monotonic() >= end and len(found) < len(self.pipes):
+                missing = [rank for rank, pipe in enumerate(self.pipes) if pipe not in found]
+                raise RuntimeError(f"torch, ranks {missing}: no answer in {self.deadline} s")
+        return [found[pipe] for pipe in self.pipes]
+
+    def ms(self, what, launches):
+        for pipe in self.pipes:
+            pipe.send((what, launches))
+        return max(self.answers())
+
+    def close(self):
+        for pipe in self.pipes:
+            try:
+                pipe.send(None)
+            except OSError:
+                pass  # it has ended already
+        for process in self.processes:
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+def case_of(args, executor):
+    """Of bench/results; stock has owners alone."""
+    slots, planner = (0, "fixed") if executor == "stock" else (args.slots, args.planner)
+    return (f"op=forward,H={args.hidden},I={args.inter},E={args.experts},K={args.topk},P={args.ranks},T={args.tokens},"
+            f"s={slots},route={args.route},planner={planner},objective=forward,exec={executor},ranks=real")
+
+
+def append_lines(args, figures, uuid):
+    """`figures` are (name, value, unit, case, samples)."""
+    with open(args.out, "a", encoding="utf-8") as out:
+        for name, value, unit, case, samples in figures:
+            line = {
+                "figure": name, "value": round(value, 4), "unit": unit, "case": case, "samples": samples,
+                "clock": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "gpu_uuid": uuid, "commit": args.commit,
+                "command": " ".join(word.rsplit("/", 1)[-1] for word in sys.argv),
+            }
+            out.write(json.dumps(line) + "\n")
+
+
+def report(args, what, pairs, uuid):
     flops = 6 * args.tokens * args.topk * args.hidden * args.inter
+    pairs = [[round(stock, 5), round(ours, 5)] for stock, ours in pairs]
     ratio = statistics.median(stock / ours for stock, ours in pairs)
     stock, ours = (statistics.median(side) for side in zip(*pairs))
-    print(f"{what} H{args.hidden} I{args.inter} E{args.experts} K{args.topk} T{args.tokens}: torch {stock:.4f} ms "
-          f"({flops / stock / 1e9:.0f} TFLOP/s) ours {ours:.4f} ms ({flops / ours / 1e9:.0f} TFLOP/s) "
-          f"torch / ours {ratio:.4f} ({min(a / b for a, b in pairs):.3f} ... {max(a / b for a, b in pairs):.3f})", flush=True)
+    print(f"{what} {case_of(args, 'mega')}: torch {stock:.4f} ms ({flops / stock / 1e9:.0f} TFLOP/s) ours {ours:.4f} ms "
+          f"({flops / ours / 1e9:.0f} TFLOP/s) torch / ours {ratio:.4f} ({min(a / b for a, b in pairs):.3f} ... "
+          f"{max(a / b for a, b in pairs):.3f})", flush=True)
     if not args.out:
         return
-    line = {
-        "figure": "gemm_vs_torch" if what == "gemms" else "stock_speedup", "value": round(ratio, 4), "unit": "x",
-        "case": f"op=forward,H={args.hidden},I={args.inter},E={args.experts},K={args.topk},P=1,T={args.tokens},s=0,"
-                "route=balanced,planner=fixed,exec=mega",
-        "samples": [[round(a, 5), round(b, 5)] for a, b in pairs],
-        "clock": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "gpu_uuid": f"GPU-{torch.cuda.get_device_properties(0).uuid}", "commit": args.commit,
-        "command": " ".join(word.rsplit("/", 1)[-1] for word in sys.argv),
-    }
-    with open(args.out, "a", encoding="utf-8") as out:
-        out.write(json.dumps(line) + "\n")
+    mega = case_of(args, "mega")
+    if what == "gemms":
+        append_lines(args, [("gemm_vs_torch", ratio, "x", mega, pairs)], uuid)
+    else:
+        append_lines(args, [("stock_speedup", ratio, "x", mega, pairs),
+                            ("layer_ms", stock, "ms", case_of(args, "stock"), [a for a, _ in pairs]),
+                            ("layer_ms", ours, "ms", mega, [b for _, b in pairs])], uuid)
 
 
-def compare(args):
-    ours, stock = Ours(args), Torch(args)
-    for what in args.what:
-        for _ in range(2):
-            stock.ms(what, args.launches)
-            ours.ms(what, args.launches)
-        report(args, what, [(stock.ms(what, args.launches), ours.ms(what, args.launches)) for _ in range(args.pairs)])
-    ours.close()
+def compare(args, folder):
+    ours = Ours(args, f"{folder}/routes.npz")
+    stock = None
+    try:
+        ours.wait_ready()  # the ids are there
+        stock = Torch(args, folder)
+        uuid = stock.answers()[0]
+        for what in args.what:
+            for _ in range(2):
+                stock.ms(what, args.launches)
+                ours.ms(what, args.launches)
+            pairs = [(stock.ms(what, args.launches), ours.ms(what, args.launches)) for _ in range(args.pairs)]
+            report(args, what, pairs, uuid)
+    finally:
+        ours.close()
+        if stock:
+            stock.close()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
-    for name, default in (("hidden", 4096), ("inter", 1536), ("experts", 16), ("topk", 8), ("tokens", 8192), ("sms", 0),
-                          ("pairs", 10), ("launches", 10)):
+    for name, default in (("ranks", 1), ("hidden", 4096), ("inter", 1536), ("experts", 16), ("topk", 8), ("tokens", 8192),
+                          ("slots", 0), ("num-sms", 0), ("pairs", 10), ("launches", 10), ("deadline", 120)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--what", nargs="+", default=["gemms"], choices=["gemms", "layer"])
+    parser.add_argument("--route", default="balanced")
+    parser.add_argument("--trace", help="whose counts a real-* route scales")
+    parser.add_argument("--planner", default="fixed")
+    parser.add_argument("--what", nargs="+", choices=["gemms", "layer"], help="default: layer; with one rank gemms")
     parser.add_argument("--commit", default="")
     parser.add_argument("--out")
     args = parser.parse_args()
+    args.what = args.what or (["gemms"] if args.ranks == 1 else ["layer"])
+    if "gemms" in args.what and args.ranks > 1:
+        parser.error(f"--what: gemms takes --ranks 1, there are {args.ranks}")
+    if args.ranks < 1 or args.experts % args.ranks:
+        parser.error(f"--experts: {args.experts} is no multiple of --ranks {args.ranks}, as the stock layer needs")
+    if args.ranks > torch.cuda.device_count():
+        parser.error(f"--ranks: {args.ranks} is outside [1, {torch.cuda.device_count()}], the GPUs of this machine")
     with tempfile.TemporaryDirectory() as folder:
-        dist.init_process_group("nccl", init_method=f"file://{folder}/meet", rank=0, world_size=1)
-        compare(args)
-        dist.destroy_process_group()
+        try:
+            compare(args, folder)
+        except (RuntimeError, OSError) as error:
+            sys.exit(f"torch_forward.py: {error}")
 
 
 if __name__ == "__main__":
