@@ -7,13 +7,16 @@ Ours is `megaflux bench forward --serve`, one process for all ranks; torch is on
 same ids, which ours draws and writes to a file, and on random data.
   gemms  ours: FC1 with SwiGLU, and FC2. Torch: FC1 and FC2 as two grouped_mm calls, and nothing in between. One rank
   layer  ours: head and whole forward. Torch: the layer of torch_ep.py, its all_to_all included
-A pair is a batch of each side, in turn; the slowest rank counts. A side is asked only when the other has answered: kernels
-of both that wait for peers never share a GPU. Every answer has a deadline, and whoever misses it ends the run.
+A pair is a batch of each side, in turn; the slowest rank counts. A batch comes behind --lead-ms of the same side: the
+clocks of a GPU depend on what it has just drawn, and whoever comes behind the idler side would run faster. A side is asked
+only when the other has answered: kernels of both that wait for peers never share a GPU. Every answer has a deadline, and
+whoever misses it ends the run.
 Prints milliseconds and TFLOP/s a GPU; --out appends lines of bench/results.
 """
 import argparse
 import datetime
 import json
+import math
 import multiprocessing.connection
 import os
 import select
@@ -61,8 +64,8 @@ class Ours:
         if said != "ready":
             raise RuntimeError(f"{self.process.args[0]} said {said!r} in the place of ready")
 
-    def ms(self, what, launches):
-        self.process.stdin.write(f"{what} {launches}\n".encode())
+    def ms(self, what, launches, lead):
+        self.process.stdin.write(f"{what} {launches} {lead}\n".encode())
         return float(self.line())
 
     def close(self):
@@ -101,9 +104,11 @@ class TorchRank:
         torch_ep.moe(self.tokens, self.ids, self.weights, self.w13, self.w2, self.experts, self.ranks)
 
     @torch.no_grad()
-    def ms(self, what, launches):
+    def ms(self, what, launches, lead):
         run = getattr(self, what)
         begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        for _ in range(lead):
+            run()
         dist.barrier(device_ids=[self.rank])
         begin.record()
         for _ in range(launches):
@@ -114,7 +119,7 @@ class TorchRank:
 
 
 def serve_rank(rank, args, folder, questions):
-    """Body of a rank's process: answers (what, launches) with milliseconds until it is told None."""
+    """Body of a rank's process: answers (what, launches, lead) with milliseconds until it is told None."""
     try:
         # Multicast is left out, as on the other side.
         os.environ["NCCL_NVLS_ENABLE"] = "0"
@@ -162,9 +167,9 @@ class Torch:
                 raise RuntimeError(f"torch, ranks {missing}: no answer in {self.deadline} s")
         return [found[pipe] for pipe in self.pipes]
 
-    def ms(self, what, launches):
+    def ms(self, what, launches, lead):
         for pipe in self.pipes:
-            pipe.send((what, launches))
+            pipe.send((what, launches, lead))
         return max(self.answers())
 
     def close(self):
@@ -227,10 +232,10 @@ def compare(args, folder):
         stock = Torch(args, folder)
         uuid = stock.answers()[0]
         for what in args.what:
-            for _ in range(2):
-                stock.ms(what, args.launches)
-                ours.ms(what, args.launches)
-            pairs = [(stock.ms(what, args.launches), ours.ms(what, args.launches)) for _ in range(args.pairs)]
+            warm_up = [side.ms(what, args.launches, args.launches) for side in (stock, ours)]
+            leads = [math.ceil(args.lead_ms / ms) for ms in warm_up]
+            pairs = [[side.ms(what, args.launches, lead) for side, lead in zip((stock, ours), leads)]
+                     for _ in range(args.pairs)]
             report(args, what, pairs, uuid)
     finally:
         ours.close()
@@ -242,7 +247,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     for name, default in (("ranks", 1), ("hidden", 4096), ("inter", 1536), ("experts", 16), ("topk", 8), ("tokens", 8192),
-                          ("slots", 0), ("num-sms", 0), ("pairs", 10), ("launches", 10), ("deadline", 120)):
+                          ("slots", 0), ("num-sms", 0), ("pairs", 10), ("launches", 10), ("lead-ms", 150),
+                          ("deadline", 120)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--route", default="balanced")
     parser.add_argument("--trace", help="whose counts a real-* route scales")

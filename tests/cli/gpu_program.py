@@ -1,4 +1,4 @@
-"""The program of preset cuda: `--backend cuda` of `doctor` and `plan`, `bench head` and `bench forward`, with a GPU and without one.
+"""The program of preset cuda, with a GPU and without one: `--backend cuda` of `doctor` and `plan`, and the benches of GPUs.
 
 Ends with a line of counts, and with status 77 where there is no GPU for the tests that need one. Standard library only.
 """
@@ -161,7 +161,7 @@ class WithGpu(ProgramTest):
         done = subprocess.run(
             [PROGRAM, "bench", "forward", "--serve", "--ranks", "1", "--experts", "8", "--topk", "2", "--tokens", "128",
              "--hidden", "128", "--inter", "128", "--route", "balanced", "--routes-out", str(routes)],
-            input="layer 2\ngemms 3\nlayer 0\n", capture_output=True, text=True, timeout=120)
+            input="layer 2 0\ngemms 3 2\nlayer 0 0\n", capture_output=True, text=True, timeout=120)
         ready, layer, gemms = done.stdout.split()
         self.assertEqual("ready", ready)
         self.assertGreater(float(layer), float(gemms))

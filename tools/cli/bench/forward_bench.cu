@@ -95,14 +95,16 @@ void serve_forward(const ForwardBenchCase& bench_case, std::istream& in, std::os
   out << "ready" << std::endl;
   out.precision(9);
   std::string what;
-  for (int32_t launches = 0; in >> what >> launches;) {
+  for (int32_t launches = 0, lead = 0; in >> what >> launches >> lead;) {
     MF_CHECK(what == "gemms" || what == "layer", "input: ", what, " is neither gemms nor layer");
     MF_CHECK(launches >= 1 && launches <= kMostLaunches, "input: ", what, " ", launches,
              " is outside [1, ", kMostLaunches, "]");
+    MF_CHECK(lead >= 0 && lead <= kMostLaunches, "input: ", what, " ", launches, " ", lead,
+             " is outside [0, ", kMostLaunches, "]");
     const auto kind = what == "gemms" ? LaunchKind::kGemms : LaunchKind::kLayer;
-    out << rigs[0].run(kind, launches) << std::endl;
+    out << rigs[0].run(kind, launches, lead) << std::endl;
   }
-  MF_CHECK(in.eof(), "input: a line is no word and number");
+  MF_CHECK(in.eof(), "input: a line is no word and two numbers");
 }
 
 }  // namespace megaflux::cli

@@ -48,8 +48,9 @@ ForwardBenchFigures bench_forward(const ForwardBenchCase& bench_case);
 
 // Runs the first run when it is told to: the other side of a comparison is another process. Says
 // "ready", then answers each line of `in` with milliseconds a launch, until there are no more:
-//   gemms N   N launches of the two GEMMs alone, over rows that a whole launch has left in the pool
-//   layer N   N whole launches, each behind a head
+//   gemms N M   N launches of the two GEMMs alone, over rows that a whole launch has left in the
+//               pool, right behind M that are not timed
+//   layer N M   the same of whole launches, each behind a head
 // Throws kBadInput at any other line.
 void serve_forward(const ForwardBenchCase& bench_case, std::istream& in, std::ostream& out);
 

@@ -233,7 +233,7 @@ void add_forward_bench(CLI::App& bench, Invocation& invocation) {
   forward->footer(
       "Example: megaflux bench forward --ranks 8 --route zipf-k6\n"
       "         megaflux bench forward --ranks 2 --devices 2 --tokens 16384 --out forward.jsonl\n"
-      "         echo layer 10 | megaflux bench forward --ranks 1 --experts 16 --route balanced "
+      "         echo layer 10 0 | megaflux bench forward --ranks 1 --experts 16 --route balanced "
       "--serve");
   forward->callback([options, &invocation] {
     invocation.action = [options, arguments = invocation.arguments] {

@@ -1,0 +1,132 @@
+"""The scripts around `bench forward`: sides that answer, are silent or end, and cases that fail. No torch, no GPU."""
+
+import argparse
+import contextlib
+import importlib
+import io
+import multiprocessing
+import sys
+import threading
+import unittest.mock
+
+from program import SOURCE_DIR, ProgramTest
+
+TORCH = ("torch", "torch.distributed", "torch.multiprocessing", "torch_ep")
+
+
+def imported(name, folder, stand_ins=()):
+    """The module `name` of bench/, with stand-ins for what is not installed here."""
+    with unittest.mock.patch.dict(sys.modules, {module: unittest.mock.MagicMock() for module in stand_ins}), \
+            unittest.mock.patch.object(sys, "path", [str(SOURCE_DIR / "bench" / folder), *sys.path]):
+        return importlib.import_module(name)
+
+
+class Sides(ProgramTest):
+    """torch_forward.py: each side's answers have a deadline."""
+
+    def setUp(self):
+        super().setUp()
+        self.script = imported("torch_forward", "baselines", TORCH)
+
+    def ours(self, body, deadline=5):
+        program = self.write("megaflux", f"#!{sys.executable}\nimport sys, time\n{body}\n")
+        program.chmod(0o755)
+        args = argparse.Namespace(program=str(program), deadline=deadline, ranks=2, hidden=64, inter=64, experts=8, topk=2,
+                                  tokens=4, route="zipf-k3", planner="megaflux", slots=2, num_sms=0, trace=None)
+        side = self.script.Ours(args, "routes.npz")
+        self.addCleanup(side.process.stdout.close)
+        self.addCleanup(side.close)
+        return side
+
+    def test_our_side_is_told_shape_routing_and_devices(self):
+        said = self.ours("print(*sys.argv[1:], flush=True)").line()
+        for words in ("bench forward --serve", "--routes-out routes.npz", "--devices 2", "--ranks 2",
+                      "--route zipf-k3 --planner megaflux --slots 2"):
+            self.assertIn(words, said)
+
+    def test_our_side_answers(self):
+        side = self.ours("print('ready', flush=True)\nfor line in sys.stdin: print(len(line) / 2, flush=True)")
+        side.wait_ready()
+        self.assertEqual(5, side.ms("layer", 5, 7))
+        self.assertEqual(5.5, side.ms("layer", 50, 7))
+
+    def test_our_side_ends_or_is_silent(self):
+        with self.assertRaisesRegex(RuntimeError, "megaflux ended"):
+            self.ours("sys.exit(1)").wait_ready()
+        with self.assertRaisesRegex(RuntimeError, "no answer in 0.2 s.*half"):
+            self.ours("print('half', end='', flush=True)\ntime.sleep(3)", deadline=0.2).wait_ready()
+        with self.assertRaisesRegex(RuntimeError, "said 'no'"):
+            self.ours("print('no', flush=True)").wait_ready()
+
+    def torch_side(self, *ranks, deadline=5):
+        """A side whose ranks are threads: each gets its end of a pipe."""
+        side = self.script.Torch.__new__(self.script.Torch)
+        side.deadline, side.processes, side.pipes = deadline, [], []
+        for rank in ranks:
+            ours, theirs = multiprocessing.Pipe()
+            side.pipes.append(ours)
+            thread = threading.Thread(target=rank, args=(theirs,))
+            thread.start()
+            self.addCleanup(thread.join)
+            self.addCleanup(ours.close)
+            self.addCleanup(theirs.close)
+        return side
+
+    def test_the_slowest_rank_counts(self):
+        side = self.torch_side(*(lambda pipe, ms=ms: pipe.send(ms + pipe.recv()[1]) for ms in (1, 5, 3)))
+        self.assertEqual(15, side.ms("layer", 10, 0))
+
+    def test_a_rank_fails_ends_or_is_silent(self):
+        def failing(pipe):
+            pipe.send(RuntimeError("torch, rank 1: out of memory"))
+
+        def answering(pipe):
+            pipe.send(1.0)
+
+        def silent(pipe):
+            pass
+
+        for second, words in ((failing, "rank 1: out of memory"), (lambda pipe: pipe.close(), "rank 1: its process ended"),
+                              (silent, r"ranks \[1\]: no answer in 0.2 s")):
+            with self.assertRaisesRegex(RuntimeError, words):
+                self.torch_side(answering, second, deadline=0.2).answers()
+
+
+class Table(ProgramTest):
+    """forward_table.py: its cases, and what it says of those that give no figures."""
+
+    def table(self, *options, body="", status=0):
+        program = self.write("megaflux", f"#!{sys.executable}\nimport sys, time\n{body}\n")
+        program.chmod(0o755)
+        script = imported("forward_table", ".")
+        out, err = io.StringIO(), io.StringIO()
+        arguments = ["forward_table.py", str(program), *options]
+        with unittest.mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out), \
+                contextlib.redirect_stderr(err), unittest.mock.patch.object(script.signal, "signal"):
+            self.assertEqual(status, script.main())
+        return out.getvalue()
+
+    def test_cases(self):
+        text = self.table("--dry-run", "--devices", "2", "--commit", "abc", "--out", "x.jsonl")
+        commands = [line for line in text.splitlines() if line.startswith("$ ")]
+        self.assertEqual(5 + 5 + 9 + 6, len(commands))
+        for words in ("--hidden 7168 --inter 2048 --experts 64 --tokens 8192", "--tokens 256 --route balanced",
+                      "--ranks 8 --devices 2 --hidden 4096 --inter 1536 --experts 256", "--route real-extreme --trace",
+                      "torch_forward.py"):
+            self.assertIn(words, text)
+        for command in commands:
+            self.assertTrue(command.endswith("--commit abc --out x.jsonl"), command)
+        self.assertNotIn("--devices 2", self.table("--dry-run"))
+
+    def test_stock_takes_a_gpu_a_rank(self):
+        text = self.table("--parts", "shapes", "--python", "no-such-python")
+        self.assertEqual(5, text.count("not run: stock takes a GPU a rank"))
+
+    def test_a_case_without_figures_is_named(self):
+        memory = "sys.exit('megaflux: error: cudaMalloc(&memory, bytes): cudaErrorMemoryAllocation, out of memory')"
+        self.assertEqual(6, self.table("--parts", "skew", body=memory).count("not run: memory"))
+        failing = "sys.exit(3 if 'zipf-k6' in sys.argv else 0)"
+        self.assertEqual(1, self.table("--parts", "skew", body=failing, status=1).count("failed: status 3"))
+        stuck = "if 'hot-1.5' in sys.argv: time.sleep(60)"
+        text = self.table("--parts", "skew", "--deadline", "1", body=stuck, status=1)
+        self.assertEqual(1, text.count("failed: no end in 1 s"))
