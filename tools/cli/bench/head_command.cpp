@@ -51,13 +51,10 @@ HeadBenchCase make_case(const HeadOptions& options) {
   const int32_t num_ranks = options.plan.num_ranks;
   HeadBenchCase bench_case{.plan = plan_config_of(options.plan, options.num_experts, options.topk),
                            .topk = options.topk,
-                           .device_of = {},
+                           .device_of = deal_ranks(num_ranks, options.num_devices),
                            .routing = {},
                            .replays = options.replays};
   check_plans_on_gpu(bench_case.plan);
-  for (int32_t rank = 0; rank < num_ranks; ++rank) {
-    bench_case.device_of.push_back(rank * options.num_devices / num_ranks);
-  }
   bench_case.routing = make_routes({.family = route_family_from_name(options.route),
                                     .num_experts = options.num_experts,
                                     .topk = options.topk,
