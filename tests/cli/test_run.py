@@ -42,7 +42,7 @@ class RunJson(ProgramTest):
         for key in ["schema", "version", "case", "kappa", "imbalance_before", "imbalance_after",
                     "replicas", "instances", "rows_from_slots", "bytes_between_ranks",
                     "bytes_into_slots", "bytes_of_gradients", "gemm", "fixed", "replicated",
-                    "reference", "checks", "all_hold", "failed_checks", "seconds"]:
+                    "devices", "notes", "reference", "checks", "all_hold", "failed_checks", "seconds"]:
             self.assertIn(key, run)
         for placement in ["fixed", "replicated"]:
             for key in ["plan_hash", "load_rows", "load_blocks", "imbalance", "replicas",
@@ -162,3 +162,23 @@ class RunJson(ProgramTest):
         one, two = self.run_json(), self.run_json("--seed", 2)
         self.assertEqual(one["replicated"]["plan_hash"], two["replicated"]["plan_hash"])
         self.assertNotEqual(one["replicated"]["errors"], two["replicated"]["errors"])
+
+
+class Backend(ProgramTest):
+    def test_ranks_as_threads_are_the_default(self):
+        run = self.json("run", *SMALL, "--backend", "cpu", "--forward-only")
+        self.assertEqual((run["case"]["backend"], run["devices"], run["notes"]), ("cpu", None, []))
+
+    def test_a_build_without_cuda_says_so(self):
+        self.rejected("run", "--backend", "cuda", words=["--backend cuda", "MEGAFLUX_CUDA=ON"])
+
+    def test_devices_are_for_gpus(self):
+        self.rejected("run", *SMALL, "--devices", 1, words=["--devices", "1", "--backend cuda"])
+        self.rejected("run", "--backend", "cuda", "--ranks", 2, "--devices", 4,
+                      words=["--devices", "4", "--ranks 2"])
+        self.rejected("run", "--backend", "tpu", words=["--backend", "tpu", "cpu|cuda"])
+
+    def test_what_gpus_do_not_do_is_refused_by_name(self):
+        for options in [["--backward"], ["--z", "saved"], ["--inject", "lost-flag"]]:
+            self.rejected("run", "--backend", "cuda", *options,
+                          words=[*options, "--backend cuda"])

@@ -149,19 +149,7 @@ class ForwardRig {
   }
   // In the place of what the head has planned.
   void set_plan(const Plan& plan) {
-    const DeviceHeadFields& fields = session_->head_fields();
-    const LoadTable loads = data_.loads();
-    for (int32_t i = 0; i < num_local(); ++i) {
-      WorkList list;
-      list.assign(plan, loads, hosted_[i], PartOrder::kOwnedFirst);
-      WorkListHeader header = download(i, fields.work)[0];
-      header.num_parts = static_cast<int32_t>(list.parts().size());
-      header.num_tiles = list.num_tiles();
-      header.num_rows = list.num_rows();
-      upload(i, fields.work, std::span<const WorkListHeader>(&header, 1));
-      upload(i, fields.parts, list.parts());
-      upload(i, fields.plan, plan.bytes());
-    }
+    session_->put_plan(plan, data_.loads());
     fill_slots(plan);
   }
   // One forward over poisoned memory.

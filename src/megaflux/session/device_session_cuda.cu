@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "megaflux/moe/owner_table.h"
+#include "megaflux/moe/work_list.h"
 
 namespace megaflux {
 namespace {
@@ -152,6 +153,42 @@ void DeviceSession::forward(std::span<const ForwardTensors> ranks, const DeviceH
                             Streams streams) {
   route(ranks, step, streams);
   compute(ranks, step, streams);
+}
+
+std::vector<int32_t> DeviceSession::local_ranks() const {
+  std::vector<int32_t> ranks;
+  for (size_t i = 0; i < group_->num_devices(); ++i) {
+    ranks.insert(ranks.end(), group_->ranks_on(i).begin(), group_->ranks_on(i).end());
+  }
+  return ranks;
+}
+
+void DeviceSession::put_plan(const Plan& plan, const LoadTable& loads) {
+  MF_CHECK(plan.bytes().size() == head_fields_.plan.count, "plan: ", plan.bytes().size(),
+           " bytes, one of this session has ", head_fields_.plan.count);
+  group_->synchronize();
+  const std::vector<int32_t> ranks = local_ranks();
+  const std::vector<int32_t> owned = owned_experts(plan.owner_of(), plan.dims().num_ranks);
+  for (int32_t i = 0; i < num_local_; ++i) {
+    const auto write = [to = base(i)](const auto& field, std::span<const std::byte> bytes) {
+      MF_CUDA(cudaMemcpy(at_base(to, field), bytes.data(), bytes.size(), cudaMemcpyDefault));
+    };
+    WorkList list;
+    list.assign(plan, loads, ranks[i], PartOrder::kOwnedFirst);
+    const WorkListHeader header = {.rank = ranks[i],
+                                   .num_parts = static_cast<int32_t>(list.parts().size()),
+                                   .num_tiles = list.num_tiles(),
+                                   .num_owned = owned[ranks[i]],
+                                   .num_rows = list.num_rows()};
+    write(head_fields_.work, std::as_bytes(std::span(&header, 1)));
+    write(head_fields_.parts, std::as_bytes(list.parts()));
+    write(head_fields_.plan, plan.bytes());
+  }
+  // From pageable memory copies may still be on their way, and other streams do not wait for them.
+  for (size_t i = 0; i < group_->num_devices(); ++i) {
+    const CurrentDevice current(group_->device(i));
+    MF_CUDA(cudaDeviceSynchronize());
+  }
 }
 
 void DeviceSession::check() {

@@ -27,6 +27,7 @@
 #include "megaflux/comm/device_group_cuda.h"
 #include "megaflux/head/device_head_cuda.h"
 #include "megaflux/layer/mega/forward_cuda.h"
+#include "megaflux/moe/load_table.h"
 #include "megaflux/plan/device_planner_cuda.h"
 
 namespace megaflux {
@@ -82,6 +83,10 @@ class DeviceSession {
                Streams streams = {});
   void forward(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
                Streams streams = {});
+  // A plan from elsewhere in the place of what the last route has planned, for the computes until
+  // the next one. It is legal for `loads`, the rows that this route has counted. Waits for the
+  // devices.
+  void put_plan(const Plan& plan, const LoadTable& loads);
   // The next computes do these stages alone, and trace into these buffers, one a device.
   void set_stages(ForwardStages stages) { stages_ = stages; }
   void set_traces(std::vector<TraceBuffer> traces) { traces_ = std::move(traces); }
@@ -104,6 +109,7 @@ class DeviceSession {
   void launch(Streams streams, Fn&& fn);
   void check_count(std::span<const ForwardTensors> ranks) const;
   void share_tokens(const Side& side, std::span<const ForwardTensors> ranks, cudaStream_t stream);
+  std::vector<int32_t> local_ranks() const;  // by local index
 
   MegaConfig mega_;
   MegaFields fields_;

@@ -105,7 +105,7 @@ ForwardBenchCase make_case(const ForwardOptions& options, const std::vector<Forw
   const GpuBenchOptions& bench = options.bench;
   ForwardBenchCase bench_case;
   bench_case.shape = shape_of(bench.plan, bench.num_experts, bench.topk).value();
-  bench_case.device_of = device_of_ranks(bench);
+  bench_case.device_of = deal_ranks(bench.plan.num_ranks, bench.num_devices);
   bench_case.num_sms = options.num_sms;
   bench_case.pool_rows = options.pool_rows;
   bench_case.lag_waves = options.lag_waves;

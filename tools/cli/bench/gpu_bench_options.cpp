@@ -57,14 +57,6 @@ GpuDevice check_gpu_bench(const std::string& command, const GpuBenchOptions& opt
   return device;
 }
 
-std::vector<int32_t> device_of_ranks(const GpuBenchOptions& options) {
-  std::vector<int32_t> device_of;
-  for (int32_t rank = 0; rank < options.plan.num_ranks; ++rank) {
-    device_of.push_back(rank * options.num_devices / options.plan.num_ranks);
-  }
-  return device_of;
-}
-
 RouteRequest route_request(const GpuBenchOptions& options, RouteFamily family) {
   return {.family = family,
           .num_experts = options.num_experts,

@@ -39,9 +39,6 @@ void add_gpu_bench_options(CLI::App& app, GpuBenchOptions& options);
 // naming option, value and limit; kUnsupported naming `command` where it cannot run.
 GpuDevice check_gpu_bench(const std::string& command, const GpuBenchOptions& options);
 
-// [P] CUDA ordinal of each rank: dealt to the devices evenly, in order.
-std::vector<int32_t> device_of_ranks(const GpuBenchOptions& options);
-
 // The routing that is asked for, or that of another family over as many rows.
 RouteRequest route_request(const GpuBenchOptions& options, RouteFamily family);
 // Makes it, with the counts of --trace for a real-* family. Throws kBadInput naming --route.

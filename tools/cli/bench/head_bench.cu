@@ -7,6 +7,7 @@
 #include <span>
 
 #include "cli/bench/gpu_bench_options.h"
+#include "cli/gpu/event_cuda.h"
 #include "megaflux/base/check_cuda.h"
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/local_group_cuda.h"
@@ -21,11 +22,7 @@ constexpr int32_t kLaunchesPerReplay = 20;
 struct DestroyGraph {
   void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
 };
-struct DestroyEvent {
-  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
-};
 using Graph = std::unique_ptr<CUgraphExec_st, DestroyGraph>;
-using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
 
 // The heads and planners of one device, and the ids of its ranks.
 struct DeviceSide {
@@ -37,12 +34,6 @@ struct DeviceSide {
   Event begin;
   Event end;
 };
-
-Event make_event() {
-  cudaEvent_t event = nullptr;
-  MF_CUDA(cudaEventCreate(&event));
-  return Event(event);
-}
 
 class HeadRig {
  public:

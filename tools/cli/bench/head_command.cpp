@@ -27,7 +27,7 @@ HeadBenchCase make_case(const HeadOptions& options) {
   return {
       .plan = plan_config_of(bench.plan, bench.num_experts, bench.topk),
       .topk = bench.topk,
-      .device_of = device_of_ranks(bench),
+      .device_of = deal_ranks(bench.plan.num_ranks, bench.num_devices),
       .routing =
           bench_routes(bench, route_request(bench, route_family_from_name(bench.route))).routing,
       .replays = options.replays};

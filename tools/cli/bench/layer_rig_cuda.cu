@@ -110,11 +110,8 @@ LayerRig::LayerRig(DeviceSessionConfig config, std::span<const int32_t> device_o
   for (int32_t rank = 0; rank < session_->num_local(); ++rank) add_rank(rank, routing[rank]);
   for (size_t i = 0; i < session_->group().num_devices(); ++i) {
     const CurrentDevice on(session_->group().device(i));
-    for (std::vector<Event>* events : {&begin_, &end_}) {
-      cudaEvent_t event = nullptr;
-      MF_CUDA(cudaEventCreate(&event));
-      events->emplace_back(event);
-    }
+    begin_.push_back(make_event());
+    end_.push_back(make_event());
   }
   session_->route(tensors_);
   session_->group().synchronize();

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "cli/gpu/event_cuda.h"
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/moe/plan.h"
 #include "megaflux/moe/routing.h"
@@ -71,11 +72,6 @@ class LayerRig {
   std::vector<std::vector<std::byte>> outputs(uint8_t poison);
 
  private:
-  struct DestroyEvent {
-    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
-  };
-  using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
-
   void add_rank(int32_t rank, const Routing& routing);
   void launch(LaunchKind kind, int32_t launches);
   void record(const std::vector<Event>& events);

@@ -40,4 +40,8 @@ GpuFacts probe_gpus();
 // such, kUnsupported if there is no driver, no device or no code for it.
 GpuDevice require_gpu(const std::string& asker, int32_t ordinal);
 
+// [P] the device of each rank, dealt out evenly from ordinal 0 on: 3 ranks on 2 devices are {0, 0,
+// 1}. No more devices than ranks.
+std::vector<int32_t> deal_ranks(int32_t num_ranks, int32_t num_devices);
+
 }  // namespace megaflux::cli

@@ -28,4 +28,12 @@ GpuDevice require_gpu(const std::string& asker, int32_t ordinal) {
   return device;
 }
 
+std::vector<int32_t> deal_ranks(int32_t num_ranks, int32_t num_devices) {
+  std::vector<int32_t> device_of;
+  for (int32_t rank = 0; rank < num_ranks; ++rank) {
+    device_of.push_back(rank * num_devices / num_ranks);
+  }
+  return device_of;
+}
+
 }  // namespace megaflux::cli

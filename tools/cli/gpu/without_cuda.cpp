@@ -2,6 +2,7 @@
 #include "cli/bench/head_bench.h"
 #include "cli/gpu/gpu_backend.h"
 #include "cli/gpu/plan_on_gpu.h"
+#include "cli/gpu/run_on_gpu.h"
 
 namespace megaflux::cli {
 
@@ -21,6 +22,16 @@ void check_plans_on_gpu(const PlanConfig&) {
 GpuPlan plan_on_gpu(const PlanConfig&, int32_t, const LoadTable&, std::span<const int32_t>) {
   check_has_cuda("--backend cuda");
   return {};
+}
+
+void check_gpu_memory(const Workload&, const RunOptions&, const ExecutionTask&) {
+  check_has_cuda("--backend cuda");
+}
+
+std::unique_ptr<LayerRun> make_gpu_run(const Workload&, const RunOptions&, const ExecutionTask&,
+                                       Execution&) {
+  check_has_cuda("--backend cuda");
+  return nullptr;
 }
 
 HeadBenchFigures bench_head(const HeadBenchCase&) {

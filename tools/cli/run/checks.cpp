@@ -40,6 +40,18 @@ Check legal(const Workload& workload, const PlanConfig& config, const Execution&
           .detail = violations.empty() ? "" : violations.front()};
 }
 
+bool is_from_outside(const Plan& plan) {
+  return !plan.empty() && (plan.header().flags & kPlanFromOutside) != 0;
+}
+
+Check planned(const Execution& execution) {
+  const std::string& difference = execution.gpu->plan_differs;
+  return {.name = execution.name + "-plan",
+          .what = "every head on a device planned byte for byte as the host",
+          .holds = difference.empty(),
+          .detail = difference};
+}
+
 Check rows(const Execution& execution) {
   Check check{.name = execution.name + "-rows",
               .what = "each rank computed the rows that the plan gives it",
@@ -129,7 +141,9 @@ void add_error_checks(const Execution& execution, const OutputErrors& errors,
 
 Check repeatable(const Execution& execution) {
   return {.name = execution.name + "-repeatable",
-          .what = "a second pass gives the same bits, weight gradients included",
+          .what = execution.has_backward()
+                      ? "a second pass gives the same bits, weight gradients included"
+                      : "a second pass gives the same bits",
           .holds = execution.is_repeatable,
           .detail = execution.is_repeatable ? "" : "two passes with equal inputs differ"};
 }
@@ -176,13 +190,17 @@ std::vector<Check> run_checks(const Workload& workload, const RunOptions& option
   const PlanConfig config = plan_config_of(options.plan, shape.num_experts, shape.topk);
   for (const Execution* execution : {&outcome.fixed, &outcome.replicated}) {
     checks.push_back(finished(*execution));
+    if (execution->gpu && !is_from_outside(execution->plan)) {
+      checks.push_back(planned(*execution));
+    }
     if (!execution->has_finished()) continue;
     // Fixed placement is executed with no slots.
     PlanConfig executed = config;
     executed.dims.replica_slots = execution->plan.dims().replica_slots;
     checks.push_back(legal(workload, executed, *execution));
     checks.push_back(rows(*execution));
-    checks.push_back(bytes(workload, *execution));
+    // Kernels count no bytes.
+    if (!execution->gpu) checks.push_back(bytes(workload, *execution));
     if (execution->num_passes > 1) checks.push_back(repeatable(*execution));
   }
   if (!outcome.expected) return checks;

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <memory>
 
+#include "cli/gpu/run_on_gpu.h"
 #include "megaflux/base/check.h"
 #include "megaflux/base/hash.h"
 #include "megaflux/moe/owner_table.h"
@@ -12,32 +13,18 @@
 namespace megaflux::cli {
 namespace {
 
-// How long a rank waits for another. Some waits last as long as the whole layer, so large ones get
-// more time, counted at a rate that a busy machine still reaches.
-std::chrono::milliseconds deadline(const Workload& workload, const RunOptions& options) {
-  constexpr double kLeastSeconds = 30, kSlowFlopsPerSecond = 5e9, kPasses = 3;
-  double seconds = options.deadline_seconds;
-  if (seconds == 0) {
-    const double flops = kPasses * static_cast<double>(workload.shape().forward_flops_per_row()) *
-                         static_cast<double>(workload.loads().total_rows());
-    seconds = kLeastSeconds + flops / kSlowFlopsPerSecond;
-  }
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-}
+constexpr double kSlowCpuFlops = 5e9;
 
 SessionConfig session_config(const Workload& workload, const RunOptions& options,
                              const ExecutionTask& task) {
   SessionConfig config;
   config.shape = workload.shape();
-  for (const RoutingView& routing : workload.routing()) {
-    config.max_tokens = std::max(config.max_tokens, routing.num_tokens);
-  }
-  config.max_tokens = std::max(config.max_tokens, 1);
+  config.max_tokens = workload.max_tokens();
   config.plan = task.plan;
   config.pool_rows = options.capacity_rows;
   config.z_rows = options.z == "saved" ? -1 : 0;
   config.max_contexts = 1;
-  config.waits.deadline = deadline(workload, options);
+  config.waits.deadline = wait_deadline(workload, options, kSlowCpuFlops);
   return config;
 }
 
@@ -99,49 +86,69 @@ uint64_t hash_of(const LayerOutputs& outputs) {
   return hasher.value();
 }
 
-void run_backward_once(const Workload& workload, Session& session, const ExecutionTask& task,
-                       ForwardContext& context, Execution& execution) {
-  LayerOutputs& outputs = execution.outputs;
-  const std::vector<void*> dx = pointers(outputs.dx);
-  std::vector<float*> dp;
-  std::vector<GradientOutput> gradients;
-  for (int32_t rank = 0; rank < workload.num_ranks(); ++rank) {
-    dp.push_back(outputs.dp[rank].data());
-    gradients.push_back({.mode = GradientMode::kNewFp32,
-                         .w1 = outputs.dw1[rank].data(),
-                         .w2 = outputs.dw2[rank].data()});
+// Ranks as threads.
+class CpuRun final : public LayerRun {
+ public:
+  CpuRun(const Workload& workload, const RunOptions& options, const ExecutionTask& task,
+         Execution& execution)
+      : workload_(workload),
+        task_(task),
+        has_backward_(options.has_backward()),
+        session_(session_config(workload, options, task)) {
+    execution.memory = {.layer = session_.memory(), .z = has_backward_ ? session_.z_bytes() : 0};
+    execution.pool_rows = session_.layer_config().pool_rows;
+    execution.gemm = gemm_backend_name(session_.layer_config().gemm);
+    for (int32_t rank = 0; rank < workload.num_ranks(); ++rank) {
+      session_.set_weights(0, rank, workload.weights(rank));
+    }
   }
-  session.backward(context,
-                   {.dy = workload.dy_pointers(),
-                    .dx = dx,
-                    .dp = dp,
-                    .gradients = gradients,
-                    .fault = task.fault},
-                   execution.backward);
-}
 
-// One forward and, if asked, its backward. False if there is no legal plan.
-bool run_once(const Workload& workload, Session& session, const ExecutionTask& task,
-              bool has_backward, Execution& execution) {
-  const std::vector<void*> y = pointers(execution.outputs.y);
-  ForwardContext context =
-      session.forward({.routing = workload.routing(),
-                       .x = workload.x_pointers(),
-                       .y = y,
-                       .keeps_z = has_backward,
-                       .plan = task.outside_plan.empty() ? nullptr : &task.outside_plan,
-                       .fault = task.fault},
-                      execution.forward);
-  execution.report = execution.forward.plan;
-  if (!execution.report.has_plan()) {
-    execution.failure = fmt::format("no legal plan, the owners of these experts are inactive: {}",
-                                    fmt::join(execution.report.orphans, ", "));
-    return false;
+  bool run_once(Execution& execution) override {
+    const std::vector<void*> y = pointers(execution.outputs.y);
+    ForwardContext context =
+        session_.forward({.routing = workload_.routing(),
+                          .x = workload_.x_pointers(),
+                          .y = y,
+                          .keeps_z = has_backward_,
+                          .plan = task_.outside_plan.empty() ? nullptr : &task_.outside_plan,
+                          .fault = task_.fault},
+                         execution.forward);
+    execution.report = execution.forward.plan;
+    if (!execution.report.has_plan()) {
+      execution.failure = no_plan_text(execution.report);
+      return false;
+    }
+    execution.plan = context.state().plan;
+    if (has_backward_) run_backward(context, execution);
+    return true;
   }
-  execution.plan = context.state().plan;
-  if (has_backward) run_backward_once(workload, session, task, context, execution);
-  return true;
-}
+
+ private:
+  void run_backward(ForwardContext& context, Execution& execution) {
+    LayerOutputs& outputs = execution.outputs;
+    const std::vector<void*> dx = pointers(outputs.dx);
+    std::vector<float*> dp;
+    std::vector<GradientOutput> gradients;
+    for (int32_t rank = 0; rank < workload_.num_ranks(); ++rank) {
+      dp.push_back(outputs.dp[rank].data());
+      gradients.push_back({.mode = GradientMode::kNewFp32,
+                           .w1 = outputs.dw1[rank].data(),
+                           .w2 = outputs.dw2[rank].data()});
+    }
+    session_.backward(context,
+                      {.dy = workload_.dy_pointers(),
+                       .dx = dx,
+                       .dp = dp,
+                       .gradients = gradients,
+                       .fault = task_.fault},
+                      execution.backward);
+  }
+
+  const Workload& workload_;
+  const ExecutionTask& task_;
+  const bool has_backward_;
+  Session session_;
+};
 
 // Keeps the values of the chosen gradient entries, and lets the gradients go.
 void take_entries(const Workload& workload, std::span<const GradientEntry> entries,
@@ -160,31 +167,44 @@ void take_entries(const Workload& workload, std::span<const GradientEntry> entri
   outputs.dw2.clear();
 }
 
-void describe_session(const Session& session, bool has_backward, Execution& execution) {
-  execution.memory = {.layer = session.memory(), .z = has_backward ? session.z_bytes() : 0};
-  execution.pool_rows = session.layer_config().pool_rows;
-  execution.gemm = gemm_backend_name(session.layer_config().gemm);
+std::unique_ptr<LayerRun> make_run(const Workload& workload, const RunOptions& options,
+                                   const ExecutionTask& task, Execution& execution) {
+  if (options.is_on_gpu()) return make_gpu_run(workload, options, task, execution);
+  return std::make_unique<CpuRun>(workload, options, task, execution);
 }
 
 }  // namespace
 
+std::string no_plan_text(const PlanReport& report) {
+  return fmt::format("no legal plan, the owners of these experts are inactive: {}",
+                     fmt::join(report.orphans, ", "));
+}
+
+std::chrono::milliseconds wait_deadline(const Workload& workload, const RunOptions& options,
+                                        double slow_flops_per_second) {
+  constexpr double kLeastSeconds = 30, kPasses = 3;
+  double seconds = options.deadline_seconds;
+  if (seconds == 0) {
+    const double flops = kPasses * static_cast<double>(workload.shape().forward_flops_per_row()) *
+                         static_cast<double>(workload.loads().total_rows());
+    seconds = kLeastSeconds + flops / slow_flops_per_second;
+  }
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
 Execution execute(const Workload& workload, const RunOptions& options, const ExecutionTask& task,
                   const std::function<void(const std::string&)>& on_step) {
-  const bool has_backward = !options.is_forward_only;
+  const bool has_backward = options.has_backward();
   Execution execution;
   execution.name = task.name;
   allocate(workload, has_backward, execution.outputs);
-  Session session(session_config(workload, options, task));
-  describe_session(session, has_backward, execution);
-  for (int32_t rank = 0; rank < workload.num_ranks(); ++rank) {
-    session.set_weights(0, rank, workload.weights(rank));
-  }
+  const std::unique_ptr<LayerRun> run = make_run(workload, options, task, execution);
   uint64_t first_hash = 0;
   try {
     for (int32_t i = 0; i < task.repeats; ++i) {
       on_step(fmt::format("{} placement, pass {} of {}", task.name, i + 1, task.repeats));
       poison(execution.outputs);
-      if (!run_once(workload, session, task, has_backward, execution)) return execution;
+      if (!run->run_once(execution)) return execution;
       const uint64_t hash = hash_of(execution.outputs);
       ++execution.num_passes;
       if (i == 0) first_hash = hash;

@@ -1,14 +1,17 @@
 // Executes the layer once with one placement and keeps what the checks compare.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cli/progress.h"
 #include "cli/run/workload.h"
+#include "megaflux/layer/mega/mega_support.h"
 #include "megaflux/layer/reference/reference.h"
 #include "megaflux/plan/plan_stats.h"
 #include "megaflux/session/session.h"
@@ -42,6 +45,14 @@ struct RankMemory {
   int64_t total() const { return layer.total() + z; }
 };
 
+// What an execution on GPUs adds.
+struct GpuFigures {
+  MegaMemory memory;         // of the rank with most experts
+  int64_t head_bytes = 0;    // of a rank's heap: the head's tables and the protocol's words
+  std::string plan_differs;  // how a head's plan differs from that of the host; empty = nowhere
+  int64_t total() const { return memory.total() + head_bytes; }
+};
+
 struct Execution {
   std::string name;
   std::string failure;  // why it ended early: a bounded wait, or no legal plan; empty = it finished
@@ -51,17 +62,36 @@ struct Execution {
   StepReport forward;
   StepReport backward;  // without ranks if there is none
   LayerOutputs outputs;
-  int32_t num_passes = 0;     // executions made
-  bool is_repeatable = true;  // all repeats gave the same bits
-  RankMemory memory;
-  int64_t pool_rows = 0;  // C
+  int32_t num_passes = 0;         // executions made
+  bool is_repeatable = true;      // all repeats gave the same bits
+  RankMemory memory;              // on the CPU
+  std::optional<GpuFigures> gpu;  // on GPUs
+  int64_t pool_rows = 0;          // C
   std::string gemm;
 
   bool has_finished() const { return failure.empty(); }
   bool has_backward() const { return !backward.ranks.empty(); }
+  int64_t memory_bytes() const { return gpu ? gpu->total() : memory.total(); }
 };
 
-// Throws kBadInput if the options do not fit the workload.
+// A session made for one execution.
+class LayerRun {
+ public:
+  virtual ~LayerRun() = default;
+  // One pass: the forward and, if asked, its backward, into poisoned outputs. False if it ended
+  // early; `failure` then says why.
+  virtual bool run_once(Execution& execution) = 0;
+};
+
+// "no legal plan, ..." of a report without one.
+std::string no_plan_text(const PlanReport& report);
+
+// How long a rank waits for another: --deadline, or what the layer takes at a rate that a busy
+// machine still reaches. Some waits last as long as the whole layer.
+std::chrono::milliseconds wait_deadline(const Workload& workload, const RunOptions& options,
+                                        double slow_flops_per_second);
+
+// On the backend of the options. Throws kBadInput if the options do not fit the workload.
 Execution execute(const Workload& workload, const RunOptions& options, const ExecutionTask& task,
                   const std::function<void(const std::string&)>& on_step);
 

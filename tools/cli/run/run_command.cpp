@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/gpu/run_on_gpu.h"
 #include "cli/progress.h"
 #include "cli/run/routing_source.h"
 #include "cli/run/run_report.h"
@@ -105,44 +106,68 @@ ExecutionTask fixed_task(const ExecutionTask& replicated) {
   return task;
 }
 
-RunOutcome compute(const Workload& workload, const RunOptions& options, Progress& progress) {
-  const bool has_backward = !options.is_forward_only;
-  ExecutionTask replicated = replicated_task(workload, options);
-  ExecutionTask fixed = fixed_task(replicated);
+// What a run executes.
+struct Tasks {
+  ExecutionTask replicated;
+  ExecutionTask fixed;
+};
+
+RunOutcome compute(const Workload& workload, const RunOptions& options, Tasks tasks,
+                   Progress& progress) {
   Samples samples;
   if (!can_check_all(workload)) samples = draw_samples(workload, options.seed);
   int done = 1;
   const auto on_step = [&](const std::string& name) { progress.step(done++, name); };
-  for (ExecutionTask* task : {&fixed, &replicated}) {
-    // A second pass shows that bits repeat and times a warm one; large layers go without.
-    task->repeats = samples.tokens.empty() ? 2 : 1;
+  for (ExecutionTask* task : {&tasks.fixed, &tasks.replicated}) {
+    // A second pass shows that bits repeat and times a warm one; large layers on the CPU go
+    // without.
+    task->repeats = options.is_on_gpu() || samples.tokens.empty() ? 2 : 1;
     task->entries = samples.entries;
   }
   RunOutcome outcome;
-  outcome.fixed = execute(workload, options, fixed, on_step);
-  outcome.replicated = execute(workload, options, replicated, on_step);
+  outcome.fixed = execute(workload, options, tasks.fixed, on_step);
+  outcome.replicated = execute(workload, options, tasks.replicated, on_step);
   if (!outcome.fixed.has_finished() || !outcome.replicated.has_finished()) return outcome;
   on_step("reference");
-  outcome.expected = compute_expected(workload, outcome.replicated.plan, has_backward, samples);
+  outcome.expected =
+      compute_expected(workload, outcome.replicated.plan, options.has_backward(), samples);
   outcome.fixed_errors = measure_errors(workload, *outcome.expected, outcome.fixed.outputs);
   outcome.replicated_errors =
       measure_errors(workload, *outcome.expected, outcome.replicated.outputs);
   return outcome;
 }
 
+// Refuses what no GPU does before it looks for one, and what does not fit before anything is drawn.
+void prepare_gpus(const Workload& workload, const RunOptions& options, const Tasks& tasks,
+                  RunResult& result) {
+  for (const ExecutionTask* task : {&tasks.fixed, &tasks.replicated}) {
+    check_runs_on_gpu(workload, options, *task);
+  }
+  result.gpus = require_gpus(options);
+  for (const ExecutionTask* task : {&tasks.fixed, &tasks.replicated}) {
+    check_gpu_memory(workload, options, *task);
+  }
+}
+
 ExitCode run_layer(const RunOptions& options) {
   check_output("--json", options.json_target);
   check_combination(options);
+  if (options.is_on_gpu()) check_has_cuda("--backend cuda");
   const auto begin = std::chrono::steady_clock::now();
   RunResult result;
   result.options = &options;
-  std::unique_ptr<const Workload> workload;
+  std::unique_ptr<Workload> workload;
   {
     Progress progress(6);
     progress.step(0, "drawing tokens and weights");
-    workload = std::make_unique<const Workload>(options);
+    workload = std::make_unique<Workload>(options);
     result.workload = workload.get();
-    result.outcome = compute(*workload, options, progress);
+    Tasks tasks;
+    tasks.replicated = replicated_task(*workload, options);
+    tasks.fixed = fixed_task(tasks.replicated);
+    if (options.is_on_gpu()) prepare_gpus(*workload, options, tasks, result);
+    workload->draw_data(options.seed);
+    result.outcome = compute(*workload, options, std::move(tasks), progress);
     result.checks = run_checks(*workload, options, result.outcome);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -165,7 +190,8 @@ void add_run_command(CLI::App& app, Invocation& invocation) {
                   "Example: megaflux run\n"
                   "         megaflux run --hidden 2048 --inter 1408 --slots 4\n"
                   "         megaflux run --route zipf-k3 --experts 128 --topk 8 --json -\n"
-                  "         megaflux run --inject stale-slot        must fail, and say why");
+                  "         megaflux run --inject stale-slot        must fail, and say why\n"
+                  "         megaflux run --backend cuda --slots 4   the forward, on GPU 0");
   command->callback([options, &invocation] {
     options->plan.owners_layer = trace_layer(*options);
     invocation.action = [options] { return run_layer(*options); };

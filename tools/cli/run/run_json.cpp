@@ -23,8 +23,9 @@ Json case_json(const RunResult& result) {
           {"dtype", dtype_name(shape.dtype)},
           {"planner", options.plan_file.empty() ? options.plan.planner : "outside"},
           {"objective", options.plan.objective},
-          {"passes", options.is_forward_only ? "forward" : "both"},
-          {"z", options.z},
+          {"backend", options.backend},
+          {"passes", options.has_backward() ? "both" : "forward"},
+          {"z", options.is_on_gpu() ? Json() : Json(options.z)},
           {"seed", options.seed},
           {"tokens", workload.num_tokens()},
           {"rows", workload.loads().total_rows()},
@@ -45,27 +46,35 @@ Json bytes_json(const StepReport& report) {
   return json;
 }
 
-Json pass_json(const StepReport& report) {
-  std::vector<int64_t> rows, tiles, rounds;
+// What ranks as threads count besides.
+void add_thread_figures(const StepReport& report, Json& json) {
   std::vector<double> compute_ms, comm_ms, wall_ms;
   for (const RankReport& rank : report.ranks) {
-    rows.push_back(rank.rows);
-    tiles.push_back(rank.tiles);
-    rounds.push_back(rank.rounds);
     compute_ms.push_back(static_cast<double>(rank.compute_cpu_ns) * 1e-6);
     comm_ms.push_back(static_cast<double>(rank.comm_cpu_ns) * 1e-6);
     wall_ms.push_back(static_cast<double>(rank.wall_ns) * 1e-6);
   }
-  return {{"rows", rows},
-          {"tiles", tiles},
-          {"rounds", rounds},
-          {"compute_cpu_ms", compute_ms},
-          {"comm_cpu_ms", comm_ms},
-          {"wall_ms", wall_ms},
-          {"layer_ms", static_cast<double>(report.layer_ns) * 1e-6},
-          {"head_us", static_cast<double>(report.head_ns) * 1e-3},
-          {"peak_rows", report.peak_rows()},
-          {"bytes", bytes_json(report)}};
+  json["compute_cpu_ms"] = compute_ms;
+  json["comm_cpu_ms"] = comm_ms;
+  json["wall_ms"] = wall_ms;
+  json["bytes"] = bytes_json(report);
+}
+
+Json pass_json(const Execution& execution, const StepReport& report) {
+  std::vector<int64_t> rows, tiles, rounds;
+  for (const RankReport& rank : report.ranks) {
+    rows.push_back(rank.rows);
+    tiles.push_back(rank.tiles);
+    rounds.push_back(rank.rounds);
+  }
+  Json json = {{"rows", rows},
+               {"tiles", tiles},
+               {"rounds", rounds},
+               {"layer_ms", static_cast<double>(report.layer_ns) * 1e-6},
+               {"head_us", static_cast<double>(report.head_ns) * 1e-3},
+               {"peak_rows", report.peak_rows()}};
+  if (!execution.gpu) add_thread_figures(report, json);
+  return json;
 }
 
 Json errors_json(const Execution& execution, const OutputErrors& errors) {
@@ -89,6 +98,35 @@ Json memory_json(const RankMemory& memory) {
           {"routes", layer.routes}};
 }
 
+Json gpu_memory_json(const GpuFigures& gpu) {
+  const MegaMemory& memory = gpu.memory;
+  return {{"tokens", memory.tokens},
+          {"results", memory.results},
+          {"signals", memory.signals},
+          {"head", gpu.head_bytes},
+          {"rows", memory.rows},
+          {"activations", memory.activations},
+          {"tables", memory.tables},
+          {"weights", memory.weights},
+          {"replica_slots", memory.replica_slots}};
+}
+
+// The ranks of each device; null on the CPU.
+Json devices_json(const RunResult& result) {
+  if (result.gpus.empty()) return {};
+  Json list = Json::array();
+  for (const GpuRanks& gpu : result.gpus) {
+    list.push_back({{"ordinal", gpu.ordinal},
+                    {"name", gpu.device.name},
+                    {"uuid", gpu.device.uuid},
+                    {"sms", gpu.device.num_sms},
+                    {"first_rank", gpu.first_rank},
+                    {"ranks", gpu.num_ranks},
+                    {"virtual", gpu.are_virtual()}});
+  }
+  return list;
+}
+
 Json execution_json(const RunResult& result, const Execution& execution,
                     const OutputErrors& errors) {
   Json json = {{"finished", execution.has_finished()}};
@@ -107,10 +145,11 @@ Json execution_json(const RunResult& result, const Execution& execution,
   json["remote_rows"] = stats.remote_rows ? Json(*stats.remote_rows) : Json();
   json["peak_rows"] = execution.forward.peak_rows();
   json["pool_rows"] = execution.pool_rows;
-  json["rank_memory_bytes"] = execution.memory.total();
-  json["rank_memory_parts"] = memory_json(execution.memory);
-  json["forward"] = pass_json(execution.forward);
-  json["backward"] = execution.has_backward() ? pass_json(execution.backward) : Json();
+  json["rank_memory_bytes"] = execution.memory_bytes();
+  json["rank_memory_parts"] =
+      execution.gpu ? gpu_memory_json(*execution.gpu) : memory_json(execution.memory);
+  json["forward"] = pass_json(execution, execution.forward);
+  json["backward"] = execution.has_backward() ? pass_json(execution, execution.backward) : Json();
   json["errors"] = result.outcome.expected ? errors_json(execution, errors) : Json();
   return json;
 }
@@ -143,6 +182,7 @@ void add_replication(const Workload& workload, const Execution& execution, Json&
   json["replicas"] = execution.stats.num_replicas;
   json["instances"] = instances_json(execution.plan, workload.loads());
   json["rows_from_slots"] = rows_from_slots(execution);
+  if (execution.gpu) return;  // kernels count no bytes
   json["bytes_between_ranks"] =
       moved_bytes(execution, Traffic::kDispatch) + moved_bytes(execution, Traffic::kCombine);
   json["bytes_into_slots"] = moved_bytes(execution, Traffic::kWeights);
@@ -162,6 +202,8 @@ Json run_json(const RunResult& result) {
     add_replication(*result.workload, outcome.replicated, json);
   }
   json["gemm"] = outcome.fixed.gemm;
+  json["devices"] = devices_json(result);
+  json["notes"] = run_notes(result);
   json["fixed"] = execution_json(result, outcome.fixed, outcome.fixed_errors);
   json["replicated"] = execution_json(result, outcome.replicated, outcome.replicated_errors);
   json["reference"] = !outcome.expected              ? Json()

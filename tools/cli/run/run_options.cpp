@@ -43,12 +43,20 @@ void add_routing_options(CLI::App& app, RunOptions& options) {
 
 void add_execution_options(CLI::App& app, RunOptions& options) {
   constexpr auto kGroup = "Execution";
+  add_choice(app, "--backend", options.backend, {"cpu", "cuda"},
+             "ranks as threads, or on GPUs, which do the forward so far")
+      ->group(kGroup);
+  add_integer(app, "--devices", options.num_devices, {1, 1024},
+              "GPUs of --backend cuda, from ordinal 0 on, that the ranks are dealt to evenly")
+      ->each([&options](const std::string&) { options.is_devices_given = true; })
+      ->group(kGroup);
   app.add_flag("--backward", options.is_backward_asked, "forward and backward, the default")
       ->group(kGroup);
   app.add_flag("--forward-only", options.is_forward_only, "leave the backward pass out")
       ->group(kGroup);
   add_choice(app, "--z", options.z, {"saved", "recompute"},
              "keep Z for the backward pass, or compute it again")
+      ->each([&options](const std::string&) { options.is_z_given = true; })
       ->group(kGroup);
   add_integer(app, "--capacity", options.capacity_rows, {0, INT32_MAX},
               "pool rows a rank, a multiple of 128; 0 = the default of the library")
@@ -64,6 +72,21 @@ void add_execution_options(CLI::App& app, RunOptions& options) {
       app, "--deadline", options.deadline_seconds, 0, 3600,
       "seconds a rank waits for another before it gives up; 0 = 30 and more for large layers")
       ->group(kGroup);
+}
+
+// What the backends differ in.
+void check_backend(const RunOptions& options) {
+  MF_CHECK(options.is_on_gpu() || !options.is_devices_given, "--devices: ", options.num_devices,
+           " is read by --backend cuda only, the backend is ", options.backend);
+  if (!options.is_on_gpu()) return;
+  constexpr auto kForwardAlone = "; --backend cuda does the forward alone so far";
+  MF_CHECK(!options.is_backward_asked, "--backward: is for --backend cpu", kForwardAlone);
+  MF_CHECK(!options.is_z_given, "--z: ", options.z, " is for the backward of --backend cpu",
+           kForwardAlone);
+  MF_CHECK(options.fault.empty(), "--inject: ", options.fault,
+           " breaks the executor of --backend cpu; --backend cuda has no faults to inject");
+  MF_CHECK(options.num_devices <= options.plan.num_ranks, "--devices: ", options.num_devices,
+           " for --ranks ", options.plan.num_ranks, ", a device hosts at least one rank");
 }
 
 }  // namespace
@@ -106,7 +129,8 @@ void check_combination(const RunOptions& options) {
            " is not read, --plan ", options.plan_file, " is executed");
   check_plan_options(options.plan);
   MF_CHECK(options.plan.num_ranks <= kMaxRunRanks, "--ranks: ", options.plan.num_ranks,
-           " is outside [1, ", kMaxRunRanks, "], each rank of a run is two threads");
+           " is outside [1, ", kMaxRunRanks, "], the ranks of a run");
+  check_backend(options);
   MF_CHECK(options.capacity_rows == 0 || options.capacity_rows >= kLeastCapacity,
            "--capacity: ", options.capacity_rows, " is below ", kLeastCapacity,
            ", two tiles of 128 rows");

@@ -20,6 +20,20 @@ void print_line(const std::string& label, const std::string& text) {
   fmt::print("{:<11}{}\n", label, text);
 }
 
+// Where the ranks stand, and what a reader must know of it.
+void print_devices(const TextStyle& style, const RunResult& result) {
+  for (const GpuRanks& gpu : result.gpus) {
+    const std::string ranks = gpu.are_virtual()
+                                  ? fmt::format("ranks {}-{}, virtual", gpu.first_rank,
+                                                gpu.first_rank + gpu.num_ranks - 1)
+                                  : fmt::format("rank {}", gpu.first_rank);
+    print_line(fmt::format("device {}", gpu.ordinal),
+               fmt::format("{}{}{}{}{}", printable(gpu.device.name), separator(style),
+                           gpu.device.uuid, separator(style), ranks));
+  }
+  for (const std::string& note : run_notes(result)) print_line("", note);
+}
+
 void print_header(const TextStyle& style, const RunResult& result) {
   const Workload& workload = *result.workload;
   const RunOptions& options = *result.options;
@@ -27,7 +41,7 @@ void print_header(const TextStyle& style, const RunResult& result) {
   const std::string_view dot = separator(style);
   fmt::print("{}\n", paint(style, Colour::kBold,
                            fmt::format("One MoE layer, {}, over {}",
-                                       options.is_forward_only ? "forward" : "forward and backward",
+                                       options.has_backward() ? "forward and backward" : "forward",
                                        plural(workload.num_ranks(), "rank"))));
   print_line("routing", printable(workload.origin()));
   print_line("",
@@ -41,8 +55,10 @@ void print_header(const TextStyle& style, const RunResult& result) {
           ? fmt::format("{} ({})", options.plan.planner, options.plan.objective)
           : options.plan_file;
   print_line("planner",
-             fmt::format("{}{}{} a rank{}blocks of {} rows\n", planner, dot,
+             fmt::format("{}{}{} a rank{}blocks of {} rows", planner, dot,
                          plural(options.plan.replica_slots, "slot"), dot, options.plan.block_rows));
+  print_devices(style, result);
+  fmt::print("\n");
 }
 
 void print_balance(const TextStyle& style, const RunResult& result) {
@@ -81,8 +97,11 @@ std::string slowest_rank(const Execution& execution) {
   return seconds_text(static_cast<double>(*std::max_element(ns.begin(), ns.end())) * 1e-9);
 }
 
+std::string text(int64_t bytes) {
+  return bytes_text(static_cast<uint64_t>(bytes));
+}
+
 void print_memory_parts(const RankMemory& memory) {
-  const auto text = [](int64_t bytes) { return bytes_text(static_cast<uint64_t>(bytes)); };
   const LayerMemory& layer = memory.layer;
   fmt::print("  replicated: row pools {}, results {}, Z {}, packed weights {},\n",
              text(layer.pools), text(layer.results), text(memory.z), text(layer.packed_weights));
@@ -91,13 +110,20 @@ void print_memory_parts(const RankMemory& memory) {
              text(layer.routes));
 }
 
-void print_costs(const TextStyle& style, const RunResult& result) {
-  const Execution& fixed = result.outcome.fixed;
-  const Execution& replicated = result.outcome.replicated;
-  const Workload& workload = *result.workload;
-  const int64_t ideal_rows = workload.loads().total_rows() / workload.num_ranks();
-  fmt::print("\n{}\n", paint(style, Colour::kDim,
-                             fmt::format("{:<34}{:>14}{:>14}", "", "fixed", "replicated")));
+void print_memory_parts(const GpuFigures& gpu) {
+  const MegaMemory& memory = gpu.memory;
+  fmt::print("  replicated: heap {} (tokens {}, results {}, signals {}, head {}),\n",
+             text(memory.heap() + gpu.head_bytes), text(memory.tokens), text(memory.results),
+             text(memory.signals), text(gpu.head_bytes));
+  fmt::print("              workspace {} (row pool {}, activations {}, tables {}),\n",
+             text(memory.workspace()), text(memory.rows), text(memory.activations),
+             text(memory.tables));
+  fmt::print("              weights {} (owned {}, replica slots {})\n", text(memory.weight_pool()),
+             text(memory.weights), text(memory.replica_slots));
+}
+
+// What ranks as threads have moved.
+void print_traffic(const Execution& fixed, const Execution& replicated) {
   print_pair("rows sent to other ranks", bytes_pair(fixed, Traffic::kDispatch),
              bytes_pair(replicated, Traffic::kDispatch));
   print_pair("results sent back", bytes_pair(fixed, Traffic::kCombine),
@@ -108,17 +134,17 @@ void print_costs(const TextStyle& style, const RunResult& result) {
     print_pair("replica gradients reduced", bytes_pair(fixed, Traffic::kGradients),
                bytes_pair(replicated, Traffic::kGradients));
   }
-  print_pair("peak rows of a rank, padded", count_text(fixed.forward.peak_rows()),
-             count_text(replicated.forward.peak_rows()),
-             fmt::format("evenly spread: {}", count_text(ideal_rows)));
-  print_pair("rounds of the row pool", count_text(most_rounds(fixed)),
-             count_text(most_rounds(replicated)),
-             fmt::format("pool of {} rows", count_text(replicated.pool_rows)));
-  print_pair("memory of a rank", bytes_text(static_cast<uint64_t>(fixed.memory.total())),
-             bytes_text(static_cast<uint64_t>(replicated.memory.total())));
-  print_memory_parts(replicated.memory);
-  print_pair("compute time, slowest rank", slowest_rank(fixed), slowest_rank(replicated),
-             "CPU time, measured");
+}
+
+std::string ms_text(int64_t ns) {
+  return fmt::format("{:.3f} ms", static_cast<double>(ns) * 1e-6);
+}
+
+void print_gpu_times(const Execution& fixed, const Execution& replicated) {
+  print_pair("head, slowest device", ms_text(fixed.forward.head_ns),
+             ms_text(replicated.forward.head_ns), "second pass, by CUDA events");
+  print_pair("forward, slowest device", ms_text(fixed.forward.layer_ns),
+             ms_text(replicated.forward.layer_ns), "the same; filling slots is not in it");
 }
 
 void print_times(const Execution& execution) {
@@ -130,6 +156,40 @@ void print_times(const Execution& execution) {
   }
   if (ns.size() > kMaxShownRanks) line += "  ...";
   fmt::print("  {:<12}{}\n", execution.name, line);
+}
+
+void print_costs(const TextStyle& style, const RunResult& result) {
+  const Execution& fixed = result.outcome.fixed;
+  const Execution& replicated = result.outcome.replicated;
+  const Workload& workload = *result.workload;
+  const int64_t ideal_rows = workload.loads().total_rows() / workload.num_ranks();
+  fmt::print("\n{}\n", paint(style, Colour::kDim,
+                             fmt::format("{:<34}{:>14}{:>14}", "", "fixed", "replicated")));
+  const bool is_on_gpu = replicated.gpu.has_value();
+  if (is_on_gpu) {
+    print_pair("remote rows", count_text(fixed.stats.remote_rows.value_or(0)),
+               count_text(replicated.stats.remote_rows.value_or(0)));
+  } else {
+    print_traffic(fixed, replicated);
+  }
+  print_pair("peak rows of a rank, padded", count_text(fixed.forward.peak_rows()),
+             count_text(replicated.forward.peak_rows()),
+             fmt::format("evenly spread: {}", count_text(ideal_rows)));
+  print_pair("rounds of the row pool", count_text(most_rounds(fixed)),
+             count_text(most_rounds(replicated)),
+             fmt::format("pool of {} rows", count_text(replicated.pool_rows)));
+  print_pair("memory of a rank", text(fixed.memory_bytes()), text(replicated.memory_bytes()));
+  if (is_on_gpu) {
+    print_memory_parts(*replicated.gpu);
+    print_gpu_times(fixed, replicated);
+    return;
+  }
+  print_memory_parts(replicated.memory);
+  print_pair("compute time, slowest rank", slowest_rank(fixed), slowest_rank(replicated),
+             "CPU time, measured");
+  fmt::print("compute time of each rank, ms\n");
+  print_times(fixed);
+  print_times(replicated);
 }
 
 bool has_error(const Check& check) {
@@ -171,6 +231,24 @@ void print_checks(const TextStyle& style, const std::vector<Check>& checks) {
 
 }  // namespace
 
+std::vector<std::string> run_notes(const RunResult& result) {
+  std::vector<std::string> notes;
+  if (result.gpus.empty()) return notes;
+  const bool has_virtual = std::any_of(result.gpus.begin(), result.gpus.end(),
+                                       [](const GpuRanks& gpu) { return gpu.are_virtual(); });
+  if (has_virtual) {
+    notes.emplace_back("virtual ranks share a device: times show no latency between peers");
+  }
+  if (result.options->plan.replica_slots > 0) {
+    notes.emplace_back(
+        "replicas resident: slots are filled between head and forward, outside of the times");
+  }
+  if (!result.options->is_forward_only) {
+    notes.emplace_back("forward alone: the backward on GPUs comes later");
+  }
+  return notes;
+}
+
 std::vector<int64_t> compute_ns(const Execution& execution) {
   std::vector<int64_t> ns;
   for (size_t rank = 0; rank < execution.forward.ranks.size(); ++rank) {
@@ -198,9 +276,6 @@ void print_run(const RunResult& result) {
   if (outcome.fixed.has_finished() && outcome.replicated.has_finished()) {
     print_balance(style, result);
     print_costs(style, result);
-    fmt::print("compute time of each rank, ms\n");
-    print_times(outcome.fixed);
-    print_times(outcome.replicated);
   }
   print_checks(style, result.checks);
   fmt::print("\n{} {}\n", verdict_sign(style, result.is_good()), verdict_line(result));

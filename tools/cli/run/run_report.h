@@ -1,8 +1,10 @@
 // The result of `megaflux run`, for people and as JSON.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "cli/gpu/run_on_gpu.h"
 #include "cli/json_output.h"
 #include "cli/run/checks.h"
 
@@ -11,6 +13,7 @@ namespace megaflux::cli {
 struct RunResult {
   const Workload* workload = nullptr;
   const RunOptions* options = nullptr;
+  std::vector<GpuRanks> gpus;  // where the ranks stand; none on the CPU
   RunOutcome outcome;
   std::vector<Check> checks;
   double seconds = 0;  // of the whole run
@@ -19,6 +22,8 @@ struct RunResult {
   bool is_good() const { return all_hold(checks) && options->fault.empty(); }
 };
 
+// What a reader must know of a run on GPUs, a line each.
+std::vector<std::string> run_notes(const RunResult& result);
 // Time of the compute role of each rank, both passes, nanoseconds.
 std::vector<int64_t> compute_ns(const Execution& execution);
 // Bytes of one kind over all ranks, both passes.

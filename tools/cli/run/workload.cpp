@@ -1,5 +1,6 @@
 #include "cli/run/workload.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "cli/run/routing_source.h"
@@ -47,8 +48,11 @@ float weight_scale(int32_t fan_in) {
 Workload::Workload(const RunOptions& options) {
   take_routing(options);
   take_owners(options);
-  draw_tokens(options.seed);
-  draw_weights(options.seed);
+}
+
+void Workload::draw_data(uint64_t seed) {
+  draw_tokens(seed);
+  draw_weights(seed);
 }
 
 void Workload::take_routing(const RunOptions& options) {
@@ -75,6 +79,16 @@ int64_t Workload::num_tokens() const {
   int64_t sum = 0;
   for (const Routing& routing : routing_) sum += routing.num_tokens;
   return sum;
+}
+
+int32_t Workload::max_tokens() const {
+  int32_t most = 1;
+  for (const Routing& routing : routing_) most = std::max(most, routing.num_tokens);
+  return most;
+}
+
+int32_t Workload::most_owned() const {
+  return *std::max_element(owned_experts_.begin(), owned_experts_.end());
 }
 
 void Workload::take_owners(const RunOptions& options) {

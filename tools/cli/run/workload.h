@@ -21,8 +21,10 @@ using Buffer = std::vector<std::byte>;
 
 class Workload {
  public:
-  // Throws kBadInput naming option, value and limit.
+  // The step and the owners. Throws kBadInput naming option, value and limit.
   explicit Workload(const RunOptions& options);
+  // Tokens, output gradients and weights; before anything else looks at them.
+  void draw_data(uint64_t seed);
 
   const LayerShape& shape() const { return shape_; }
   int32_t num_ranks() const { return static_cast<int32_t>(routing_.size()); }
@@ -30,6 +32,10 @@ class Workload {
   const std::string& origin() const { return origin_; }
   const LoadTable& loads() const { return loads_; }
   int64_t num_tokens() const;
+  // T_max, at least 1.
+  int32_t max_tokens() const;
+  // Experts of the rank that owns most.
+  int32_t most_owned() const;
 
   std::span<const RoutingView> routing() const { return routing_views_; }
   // Tokens and output gradients, [P], [T_p, H] each.

@@ -1,6 +1,7 @@
 #include "megaflux/layer/cpu/layer_config.h"
 
 #include <algorithm>
+#include <string>
 
 #include "megaflux/base/check.h"
 #include "megaflux/base/math.h"
@@ -16,17 +17,6 @@ namespace {
 int64_t most_owned(const CpuLayerConfig& config) {
   const auto owned = owned_experts(config.owner_of, config.num_ranks);
   return *std::max_element(owned.begin(), owned.end());
-}
-
-// One line of a support report: the requirement, and whether it is met.
-void require(SupportReport& report, bool is_met, const std::string& requirement,
-             const std::string& reason) {
-  report.needed.push_back(requirement);
-  if (is_met) {
-    report.supported.push_back(requirement);
-  } else {
-    report.missing.push_back(requirement + ": " + reason);
-  }
 }
 
 }  // namespace
@@ -110,16 +100,17 @@ SupportReport supports(const CpuLayerConfig& config, int64_t memory_limit_bytes)
   } catch (const Error& error) {
     reason = error.what();
   }
-  require(report, reason.empty(), "a valid shape and configuration", reason);
-  require(report, is_available(config.gemm),
-          "GEMM backend \"" + std::string(gemm_backend_name(config.gemm)) + "\"",
-          "not in this build or not on this CPU");
+  report.require(reason.empty(), "a valid shape and configuration", reason);
+  report.require(is_available(config.gemm),
+                 "GEMM backend \"" + std::string(gemm_backend_name(config.gemm)) + "\"",
+                 "not in this build or not on this CPU");
   if (!reason.empty()) return report;
   report.memory = layer_memory(resolved);
   const int64_t total = report.memory.total() * resolved.num_ranks;
-  require(report, memory_limit_bytes == 0 || total <= memory_limit_bytes,
-          std::to_string(total) + " bytes for " + std::to_string(resolved.num_ranks) + " ranks",
-          "the limit is " + std::to_string(memory_limit_bytes) + " bytes");
+  report.require(
+      memory_limit_bytes == 0 || total <= memory_limit_bytes,
+      std::to_string(total) + " bytes for " + std::to_string(resolved.num_ranks) + " ranks",
+      "the limit is " + std::to_string(memory_limit_bytes) + " bytes");
   return report;
 }
 

@@ -7,9 +7,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "megaflux/base/requirements.h"
 #include "megaflux/layer/cpu/gemm.h"
 #include "megaflux/moe/layer_shape.h"
 
@@ -75,12 +75,8 @@ struct LayerMemory {
 LayerMemory layer_memory(const CpuLayerConfig& config, GradientMode mode = GradientMode::kNewFp32);
 
 // What a layer needs, and whether this build, CPU and memory limit offer it.
-struct SupportReport {
-  std::vector<std::string> needed;     // every requirement, in words
-  std::vector<std::string> supported;  // those that are met
-  std::vector<std::string> missing;    // those that are not, with the limit that they exceed
-  LayerMemory memory;                  // of one rank; zero if the config itself is refused
-  bool is_supported() const { return missing.empty(); }
+struct SupportReport : Requirements {
+  LayerMemory memory;  // of one rank; zero if the config itself is refused
 };
 // `memory_limit_bytes` bounds all ranks together; 0 = unlimited.
 SupportReport supports(const CpuLayerConfig& config, int64_t memory_limit_bytes = 0);

@@ -1,0 +1,323 @@
+#include "cli/gpu/run_on_gpu.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+
+#include "cli/gpu/event_cuda.h"
+#include "cli/plan/plan_result.h"
+#include "megaflux/base/device_memory_cuda.h"
+#include "megaflux/comm/local_group_cuda.h"
+#include "megaflux/session/device_session_cuda.h"
+
+namespace megaflux::cli {
+namespace {
+
+// Even a device that many ranks share computes faster.
+constexpr double kSlowGpuFlops = 1e12;
+// Every bit set is a NaN: what nobody writes is noticed.
+constexpr int kPoison = 0xff;
+
+template <typename T>
+DeviceMemory copy_of(int32_t device, std::span<const T> values) {
+  return DeviceMemory::copy_of(device, std::as_bytes(values));
+}
+
+// The owned experts, behind them `num_slots` poisoned places.
+DeviceMemory make_pool(int32_t device, const void* owned, int64_t owned_bytes, int64_t slot_bytes) {
+  DeviceMemory pool(device, static_cast<size_t>(owned_bytes + slot_bytes));
+  const CurrentDevice current(device);
+  MF_CUDA(cudaMemset(pool.data() + owned_bytes, kPoison, static_cast<size_t>(slot_bytes)));
+  MF_CUDA(cudaMemcpy(pool.data(), owned, static_cast<size_t>(owned_bytes), cudaMemcpyHostToDevice));
+  return pool;
+}
+
+// What one rank holds on its device.
+struct RankTensors {
+  RankTensors(const Workload& workload, int32_t rank, int32_t device, int32_t num_slots)
+      : routing(workload.routing()[rank]),
+        y(device, workload.x(rank).size()),
+        ids(copy_of(device, std::span(static_cast<const int32_t*>(routing.topk_ids), pairs()))),
+        weights(copy_of(device, std::span(routing.topk_weights, pairs()))) {
+    const LayerShape& shape = workload.shape();
+    const OwnedWeights owned = workload.weights(rank);
+    const int64_t num_owned = workload.owned_experts(rank);
+    const int64_t w1_bytes = shape.w1_elements() * int64_t{sizeof(Bf16)};
+    const int64_t w2_bytes = shape.w2_elements() * int64_t{sizeof(Bf16)};
+    w1 = make_pool(device, owned.w1, num_owned * w1_bytes, num_slots * w1_bytes);
+    w2 = make_pool(device, owned.w2, num_owned * w2_bytes, num_slots * w2_bytes);
+    pool = {.num_weights = static_cast<int32_t>(num_owned) + num_slots,
+            .w1 = w1.data(),
+            .w2 = w2.data()};
+    // Without peers x may lie anywhere; with them it lies in the heap.
+    if (workload.num_ranks() == 1) x = copy_of(device, std::span(workload.x(rank)));
+    routing.topk_ids = ids.data();
+    routing.topk_weights = reinterpret_cast<const float*>(weights.data());
+  }
+
+  RoutingView routing;
+  DeviceMemory x, y, ids, weights, w1, w2;
+  MegaWeights pool;
+
+ private:
+  size_t pairs() const { return static_cast<size_t>(routing.num_tokens) * routing.topk; }
+};
+
+DeviceSessionConfig session_config(const Workload& workload, const RunOptions& options,
+                                   const ExecutionTask& task) {
+  DeviceSessionConfig config;
+  config.shape = workload.shape();
+  config.max_tokens = workload.max_tokens();
+  config.plan = task.plan;
+  config.ranks_per_device = ranks_per_device(options);
+  config.pool_rows = options.capacity_rows;
+  return config;
+}
+
+// Of the head's fields in a rank's heap.
+int64_t head_bytes(const DeviceSessionConfig& config, int32_t device) {
+  Layout layout;
+  add_device_head_fields(
+      layout, {.plan = config.plan, .topk = config.shape.topk, .max_tokens = config.max_tokens},
+      {.max_ctas = sms_of(device), .report_bytes = sizeof(DevicePlanReport)});
+  return static_cast<int64_t>(layout.total_bytes());
+}
+
+class GpuRun final : public LayerRun {
+ public:
+  GpuRun(const Workload& workload, const RunOptions& options, const ExecutionTask& task)
+      : workload_(workload), task_(task) {
+    make_planner(task.plan)->plan(workload.loads(), {}, host_plan_, host_report_);
+    const std::vector<int32_t> device_of = deal_ranks(workload.num_ranks(), options.num_devices);
+    std::vector<MegaWeights> pools;
+    for (int32_t rank = 0; rank < workload.num_ranks(); ++rank) {
+      ranks_.emplace_back(workload, rank, device_of[rank], task.plan.dims.replica_slots);
+      pools.push_back(ranks_.back().pool);
+    }
+    LocalConfig local;
+    local.device_of = device_of;
+    local.waits.deadline = wait_deadline(workload, options, kSlowGpuFlops);
+    MF_CUDA(cudaSetDevice(0));
+    session_ = std::make_unique<DeviceSession>(
+        session_config(workload, options, task), pools,
+        [&](const Layout& layout) { return std::make_unique<LocalGroup>(local, layout); });
+    take_tensors();
+    for (size_t i = 0; i < group().num_devices(); ++i) {
+      const CurrentDevice current(group().device(i));
+      events_.push_back({make_event(), make_event()});
+      MF_CUDA(cudaDeviceSynchronize());
+    }
+  }
+
+  void describe(Execution& execution) const {
+    GpuFigures figures;
+    figures.memory = mega_memory(session_->config());
+    figures.head_bytes =
+        static_cast<int64_t>(group().layout().total_bytes()) - figures.memory.heap();
+    execution.gpu = figures;
+    execution.pool_rows = session_->config().pool_rows;
+    execution.gemm = "wgmma, sm_90a";
+  }
+
+  bool run_once(Execution& execution) override {
+    // A head ahead of the one that is timed keeps devices busy while the host issues that one.
+    session_->route(tensors_);
+    execution.forward.head_ns = timed_ns([&] { session_->route(tensors_); });
+    execution.report = host_report_;
+    execution.gpu->plan_differs = compare_plans();
+    if (!execution.gpu->plan_differs.empty()) {
+      execution.failure = execution.gpu->plan_differs;
+      return false;
+    }
+    if (!host_report_.has_plan()) {
+      execution.failure = no_plan_text(host_report_);
+      return false;
+    }
+    execution.plan = task_.outside_plan.empty() ? host_plan_ : task_.outside_plan;
+    if (!task_.outside_plan.empty()) session_->put_plan(task_.outside_plan, workload_.loads());
+    fill_slots(execution.plan);
+    poison();
+    execution.forward.layer_ns = timed_ns([&] { session_->compute(tensors_); });
+    session_->check();
+    read_outputs(execution.outputs);
+    read_report(execution.forward);
+    return true;
+  }
+
+ private:
+  struct Events {
+    Event begin;
+    Event end;
+  };
+
+  DeviceGroup& group() const { return session_->group(); }
+
+  // x goes where peers read it, if there are any.
+  void take_tensors() {
+    for (int32_t rank = 0; rank < workload_.num_ranks(); ++rank) {
+      const RankTensors& held = ranks_[rank];
+      Bf16* const shared = session_->tokens(rank);
+      if (shared != nullptr) {
+        const Buffer& x = workload_.x(rank);
+        MF_CUDA(cudaMemcpy(shared, x.data(), x.size(), cudaMemcpyDefault));
+      }
+      tensors_.push_back({.x = shared != nullptr ? static_cast<const void*>(shared) : held.x.data(),
+                          .y = held.y.data(),
+                          .routing = held.routing});
+    }
+  }
+
+  // Of what `launch` puts on the group's streams; the slowest device counts.
+  template <typename Fn>
+  int64_t timed_ns(Fn&& launch) {
+    record(&Events::begin);
+    launch();
+    record(&Events::end);
+    group().synchronize();
+    float slowest_ms = 0;
+    for (const Events& of_device : events_) {
+      float ms = 0;
+      MF_CUDA(cudaEventElapsedTime(&ms, of_device.begin.get(), of_device.end.get()));
+      slowest_ms = std::max(slowest_ms, ms);
+    }
+    return std::llround(static_cast<double>(slowest_ms) * 1e6);
+  }
+  void record(Event Events::*which) const {
+    for (size_t i = 0; i < events_.size(); ++i) {
+      const CurrentDevice current(group().device(i));
+      MF_CUDA(cudaEventRecord((events_[i].*which).get(), group().stream(i)));
+    }
+  }
+
+  // How the plan of a rank's head differs from the host's; empty if none does.
+  std::string compare_plans() const {
+    for (int32_t rank = 0; rank < workload_.num_ranks(); ++rank) {
+      const std::vector<std::byte> bytes = session_->read_step(rank).plan;
+      const std::span<const std::byte> expected = host_plan_.bytes();
+      // Without a legal plan a head leaves an empty header.
+      const bool is_equal =
+          host_report_.has_plan()
+              ? std::equal(bytes.begin(), bytes.end(), expected.begin(), expected.end())
+              : std::all_of(bytes.begin(), bytes.begin() + sizeof(PlanHeader),
+                            [](std::byte b) { return b == std::byte{}; });
+      if (is_equal) continue;
+      return "the plan of rank " + std::to_string(rank) + "'s head is not that of the host, " +
+             (host_report_.has_plan() ? hash_text(host_plan_) : "which has none");
+    }
+    return {};
+  }
+
+  // The weights that a plan wants in its slots, from their owners' pools.
+  void fill_slots(const Plan& plan) const {
+    const LayerShape& shape = workload_.shape();
+    const int32_t num_slots = plan.dims().replica_slots;
+    const std::span<const int32_t> slot_expert = plan.slot_expert();
+    for (int32_t i = 0; i < static_cast<int32_t>(slot_expert.size()); ++i) {
+      const int32_t expert = slot_expert[i];
+      if (expert < 0) continue;
+      const RankTensors& to = ranks_[i / num_slots];
+      const RankTensors& from = ranks_[workload_.owner_of()[expert]];
+      const int64_t place = workload_.owned_experts(i / num_slots) + i % num_slots;
+      const int64_t owned = workload_.local_index(expert);
+      const auto copy = [&](const DeviceMemory& pool, const DeviceMemory& owner, int64_t elements) {
+        const int64_t bytes = elements * int64_t{sizeof(Bf16)};
+        MF_CUDA(cudaMemcpy(pool.data() + place * bytes, owner.data() + owned * bytes,
+                           static_cast<size_t>(bytes), cudaMemcpyDefault));
+      };
+      copy(to.w1, from.w1, shape.w1_elements());
+      copy(to.w2, from.w2, shape.w2_elements());
+    }
+    MF_CUDA(cudaDeviceSynchronize());
+  }
+
+  // Ahead of the forward on its streams, which also keeps devices busy while the host issues it.
+  void poison() const {
+    const Field<Bf16> results = session_->fields().results;
+    int32_t rank = 0;
+    for (size_t i = 0; i < group().num_devices(); ++i) {
+      const CurrentDevice current(group().device(i));
+      for (size_t k = 0; k < group().ranks_on(i).size(); ++k, ++rank) {
+        const cudaStream_t stream = group().stream(i);
+        const DeviceMemory& y = ranks_[rank].y;
+        MF_CUDA(cudaMemsetAsync(y.data(), kPoison, y.bytes(), stream));
+        MF_CUDA(cudaMemsetAsync(at_base(session_->base(rank), results), kPoison,
+                                results.count * sizeof(Bf16), stream));
+      }
+    }
+  }
+
+  void read_outputs(LayerOutputs& outputs) const {
+    for (int32_t rank = 0; rank < workload_.num_ranks(); ++rank) {
+      Buffer& y = outputs.y[rank];
+      MF_CUDA(cudaMemcpy(y.data(), ranks_[rank].y.data(), y.size(), cudaMemcpyDefault));
+    }
+  }
+
+  // Rows and tiles of the lists that the forward has walked.
+  void read_report(StepReport& report) const {
+    const int32_t pool_tiles = session_->config().pool_tiles();
+    report.ranks.resize(static_cast<size_t>(workload_.num_ranks()));
+    for (int32_t rank = 0; rank < workload_.num_ranks(); ++rank) {
+      const WorkListHeader work = session_->read_step(rank).work;
+      std::vector<Part> parts(static_cast<size_t>(work.num_parts));
+      MF_CUDA(cudaMemcpy(parts.data(), at_base(session_->base(rank), session_->head_fields().parts),
+                         parts.size() * sizeof(Part), cudaMemcpyDefault));
+      RankReport& found = report.ranks[rank];
+      found.clear(workload_.num_ranks());
+      found.tiles = work.num_tiles;
+      found.rounds = ceil_div(work.num_tiles, pool_tiles);
+      for (const Part& part : parts) {
+        found.rows += part.num_rows;
+        if (part.is_replica) found.rows_from_slots += part.num_rows;
+      }
+    }
+  }
+
+  const Workload& workload_;
+  const ExecutionTask& task_;
+  Plan host_plan_;
+  PlanReport host_report_;
+  std::vector<RankTensors> ranks_;  // [P]; by device, then by rank, as ranks are dealt
+  std::unique_ptr<DeviceSession> session_;
+  std::vector<ForwardTensors> tensors_;  // [P]
+  std::vector<Events> events_;           // [devices]
+};
+
+}  // namespace
+
+void check_gpu_memory(const Workload& workload, const RunOptions& options,
+                      const ExecutionTask& task) {
+  const LayerShape& shape = workload.shape();
+  const int32_t num_ranks = ranks_per_device(options);
+  const int64_t row_bytes = int64_t{shape.hidden} * sizeof(Bf16);
+  const int64_t route_bytes = int64_t{shape.topk} * (sizeof(int32_t) + sizeof(float));
+  for (int32_t device = 0; device < options.num_devices; ++device) {
+    const CurrentDevice current(device);
+    size_t free_bytes = 0, all_bytes = 0;
+    MF_CUDA(cudaMemGetInfo(&free_bytes, &all_bytes));
+    // The caller's: y, x unless it lies in the heap for peers, ids and their weights.
+    const int64_t rows = workload.num_ranks() == 1 ? 2 : 1;
+    const int64_t beside = workload.max_tokens() * (rows * row_bytes + route_bytes) +
+                           head_bytes(session_config(workload, options, task), device);
+    const int64_t share = static_cast<int64_t>(free_bytes) / num_ranks;
+    const MegaSupport support =
+        supports(gpu_layer(workload, options, task), sms_of(device) / num_ranks,
+                 std::max<int64_t>(1, share - beside));
+    if (support.is_supported()) continue;
+    throw_error(ErrorCode::kUnsupported, "--backend cuda: ", support.missing.front(), "; device ",
+                device, " has ", free_bytes, " bytes free for ", num_ranks, " ranks, of which ",
+                beside, " bytes a rank go to the head, x and y");
+  }
+}
+
+std::unique_ptr<LayerRun> make_gpu_run(const Workload& workload, const RunOptions& options,
+                                       const ExecutionTask& task, Execution& execution) {
+  auto run = std::make_unique<GpuRun>(workload, options, task);
+  run->describe(execution);
+  return run;
+}
+
+}  // namespace megaflux::cli

@@ -1,0 +1,49 @@
+// `run --backend cuda`: which ranks of the layer stand on which device, what a device refuses, and
+// the session that executes one placement there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cli/gpu/gpu_backend.h"
+#include "cli/run/execution.h"
+#include "megaflux/layer/mega/mega_config.h"
+
+namespace megaflux::cli {
+
+// The ranks that one device hosts.
+struct GpuRanks {
+  int32_t ordinal = 0;
+  GpuDevice device;
+  int32_t first_rank = 0;
+  int32_t num_ranks = 0;
+
+  // They take turns on one device, so times say nothing of peers.
+  bool are_virtual() const { return num_ranks > 1; }
+};
+
+// [--devices] of this machine. Throws kBadInput or kUnsupported as require_gpu() does.
+std::vector<GpuRanks> require_gpus(const RunOptions& options);
+
+// The most ranks on a device.
+int32_t ranks_per_device(const RunOptions& options);
+// The layer of an execution, not resolved.
+MegaConfig gpu_layer(const Workload& workload, const RunOptions& options,
+                     const ExecutionTask& task);
+// Throws kUnsupported or kBadInput naming what no device does, its value and the limit.
+void check_runs_on_gpu(const Workload& workload, const RunOptions& options,
+                       const ExecutionTask& task);
+
+// Throws kUnsupported with the bytes of every part if a device has too little memory for its ranks;
+// allocates nothing. The devices are those that require_gpus() has let through, as below.
+void check_gpu_memory(const Workload& workload, const RunOptions& options,
+                      const ExecutionTask& task);
+
+// The session of one execution, which says in `execution` what it costs. Workload, options and task
+// outlive it. A pass is a head, what its plan wants put into the slots, and a forward. Throws
+// kUnsupported without CUDA, as check_gpu_memory() does.
+std::unique_ptr<LayerRun> make_gpu_run(const Workload& workload, const RunOptions& options,
+                                       const ExecutionTask& task, Execution& execution);
+
+}  // namespace megaflux::cli
