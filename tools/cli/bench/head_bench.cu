@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "cli/bench/gpu_bench_options.h"
-#include "cli/gpu/event_cuda.h"
+#include "cli/gpu/group_timer_cuda.h"
 #include "megaflux/base/check_cuda.h"
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/local_group_cuda.h"
@@ -31,8 +32,6 @@ struct DeviceSide {
   std::vector<DeviceMemory> ids;
   DeviceHeadParams params;
   Graph graph;
-  Event begin;
-  Event end;
 };
 
 class HeadRig {
@@ -49,6 +48,7 @@ class HeadRig {
     launch();
     group_->synchronize();
     capture();
+    timer_.emplace(*group_);
   }
 
   int32_t ctas_per_rank() const {
@@ -59,23 +59,13 @@ class HeadRig {
 
   // Microseconds of a launch, the slowest device counting.
   double replay() {
-    for (size_t i = 0; i < sides_.size(); ++i) {
-      const CurrentDevice current(group_->device(i));
-      const cudaStream_t stream = group_->stream(i);
-      // The first one brings all devices to the same place.
-      MF_CUDA(cudaGraphLaunch(sides_[i].graph.get(), stream));
-      MF_CUDA(cudaEventRecord(sides_[i].begin.get(), stream));
-      MF_CUDA(cudaGraphLaunch(sides_[i].graph.get(), stream));
-      MF_CUDA(cudaEventRecord(sides_[i].end.get(), stream));
-    }
+    // Brings all devices to the same place.
+    launch_graphs();
+    timer_->begin();
+    launch_graphs();
+    timer_->end();
     group_->synchronize();
-    float slowest_ms = 0;
-    for (const DeviceSide& side : sides_) {
-      float ms = 0;
-      MF_CUDA(cudaEventElapsedTime(&ms, side.begin.get(), side.end.get()));
-      slowest_ms = std::max(slowest_ms, ms);
-    }
-    return static_cast<double>(slowest_ms) * 1000 / kLaunchesPerReplay;
+    return timer_->slowest_ms() * 1000 / kLaunchesPerReplay;
   }
 
   // The bytes that the last launch left on `rank`.
@@ -105,8 +95,6 @@ class HeadRig {
       views.push_back(view);
     }
     side.params = side.head->params(views, {});
-    side.begin = make_event();
-    side.end = make_event();
     sides_.push_back(std::move(side));
   }
 
@@ -116,6 +104,13 @@ class HeadRig {
       launch_head(context, *sides_[i].head, sides_[i].params, *sides_[i].planner, stream);
       ++i;
     });
+  }
+
+  void launch_graphs() {
+    for (size_t i = 0; i < sides_.size(); ++i) {
+      const CurrentDevice current(group_->device(i));
+      MF_CUDA(cudaGraphLaunch(sides_[i].graph.get(), group_->stream(i)));
+    }
   }
 
   void capture() {
@@ -141,6 +136,7 @@ class HeadRig {
   DeviceHeadFields fields_;
   std::unique_ptr<LocalGroup> group_;
   std::vector<DeviceSide> sides_;  // [devices]
+  std::optional<GroupTimer> timer_;
 };
 
 Plan plan_on_host(const HeadBenchCase& bench_case) {

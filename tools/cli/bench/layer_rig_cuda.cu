@@ -108,11 +108,7 @@ LayerRig::LayerRig(DeviceSessionConfig config, std::span<const int32_t> device_o
         return std::make_unique<LocalGroup>(LocalConfig{.device_of = device_of_}, layout);
       });
   for (int32_t rank = 0; rank < session_->num_local(); ++rank) add_rank(rank, routing[rank]);
-  for (size_t i = 0; i < session_->group().num_devices(); ++i) {
-    const CurrentDevice on(session_->group().device(i));
-    begin_.push_back(make_event());
-    end_.push_back(make_event());
-  }
+  timer_.emplace(session_->group());
   session_->route(tensors_);
   session_->group().synchronize();
   plan_ = plan_left(*session_);
@@ -141,13 +137,6 @@ void LayerRig::add_rank(int32_t rank, const Routing& routing) {
   tensors_.push_back({.x = x, .y = y_.back().data(), .routing = view});
 }
 
-void LayerRig::record(const std::vector<Event>& events) {
-  for (size_t i = 0; i < events.size(); ++i) {
-    const CurrentDevice current(session_->group().device(i));
-    MF_CUDA(cudaEventRecord(events[i].get(), session_->group().stream(i)));
-  }
-}
-
 void LayerRig::launch(LaunchKind kind, int32_t launches) {
   for (int32_t i = 0; i < launches; ++i) {
     if (kind == LaunchKind::kLayer) session_->route(tensors_);
@@ -160,17 +149,11 @@ double LayerRig::run(LaunchKind kind, int32_t launches, int32_t lead) {
   launch(kind, lead);
   // Brings all devices to the same place.
   session_->route(tensors_);
-  record(begin_);
+  timer_->begin();
   launch(kind, launches);
-  record(end_);
+  timer_->end();
   session_->group().synchronize();
-  float slowest_ms = 0;
-  for (size_t i = 0; i < begin_.size(); ++i) {
-    float ms = 0;
-    MF_CUDA(cudaEventElapsedTime(&ms, begin_[i].get(), end_[i].get()));
-    slowest_ms = std::max(slowest_ms, ms);
-  }
-  return slowest_ms / static_cast<float>(launches);
+  return timer_->slowest_ms() / launches;
 }
 
 std::vector<std::vector<std::byte>> LayerRig::outputs(uint8_t poison) {

@@ -13,10 +13,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "cli/gpu/event_cuda.h"
+#include "cli/gpu/group_timer_cuda.h"
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/moe/plan.h"
 #include "megaflux/moe/routing.h"
@@ -74,7 +75,6 @@ class LayerRig {
  private:
   void add_rank(int32_t rank, const Routing& routing);
   void launch(LaunchKind kind, int32_t launches);
-  void record(const std::vector<Event>& events);
 
   std::vector<int32_t> device_of_;
   std::shared_ptr<RandomWeights> weights_;
@@ -82,7 +82,7 @@ class LayerRig {
   std::vector<DeviceMemory> memory_;     // that the tensors point to
   std::vector<DeviceMemory> y_;          // [P]
   std::vector<ForwardTensors> tensors_;  // [P]
-  std::vector<Event> begin_, end_;       // [devices]
+  std::optional<GroupTimer> timer_;
   Plan plan_;
 };
 

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <string>
 
-#include "cli/gpu/event_cuda.h"
+#include "cli/gpu/group_timer_cuda.h"
 #include "cli/plan/plan_result.h"
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/local_group_cuda.h"
@@ -105,9 +106,9 @@ class GpuRun final : public LayerRun {
         session_config(workload, options, task), pools,
         [&](const Layout& layout) { return std::make_unique<LocalGroup>(local, layout); });
     take_tensors();
+    timer_.emplace(group());
     for (size_t i = 0; i < group().num_devices(); ++i) {
       const CurrentDevice current(group().device(i));
-      events_.push_back({make_event(), make_event()});
       MF_CUDA(cudaDeviceSynchronize());
     }
   }
@@ -148,11 +149,6 @@ class GpuRun final : public LayerRun {
   }
 
  private:
-  struct Events {
-    Event begin;
-    Event end;
-  };
-
   DeviceGroup& group() const { return session_->group(); }
 
   // x goes where peers read it, if there are any.
@@ -173,23 +169,11 @@ class GpuRun final : public LayerRun {
   // Of what `launch` puts on the group's streams; the slowest device counts.
   template <typename Fn>
   int64_t timed_ns(Fn&& launch) {
-    record(&Events::begin);
+    timer_->begin();
     launch();
-    record(&Events::end);
+    timer_->end();
     group().synchronize();
-    float slowest_ms = 0;
-    for (const Events& of_device : events_) {
-      float ms = 0;
-      MF_CUDA(cudaEventElapsedTime(&ms, of_device.begin.get(), of_device.end.get()));
-      slowest_ms = std::max(slowest_ms, ms);
-    }
-    return std::llround(static_cast<double>(slowest_ms) * 1e6);
-  }
-  void record(Event Events::*which) const {
-    for (size_t i = 0; i < events_.size(); ++i) {
-      const CurrentDevice current(group().device(i));
-      MF_CUDA(cudaEventRecord((events_[i].*which).get(), group().stream(i)));
-    }
+    return std::llround(timer_->slowest_ms() * 1e6);
   }
 
   // How the plan of a rank's head differs from the host's; empty if none does.
@@ -283,7 +267,7 @@ class GpuRun final : public LayerRun {
   std::vector<RankTensors> ranks_;  // [P]; by device, then by rank, as ranks are dealt
   std::unique_ptr<DeviceSession> session_;
   std::vector<ForwardTensors> tensors_;  // [P]
-  std::vector<Events> events_;           // [devices]
+  std::optional<GroupTimer> timer_;
 };
 
 }  // namespace
