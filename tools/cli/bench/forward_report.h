@@ -1,6 +1,7 @@
 // What `bench forward` says to people: a table with a line a placement.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
