@@ -23,7 +23,7 @@ namespace megaflux::test {
 // What of a forward does not show in its result.
 struct Knobs {
   PlannerKind planner = PlannerKind::kFixed;
-  SlotWeights slots = SlotWeights::kPulled;
+  SlotFill slots = SlotFill::kPulled;
   int64_t pool_rows = 0;
   int32_t num_sms = 0;
   int32_t lag_waves = 2;
@@ -159,7 +159,7 @@ class ForwardRig {
   void route() {
     session_->route(tensors_);
     session_->group().synchronize();
-    if (slots_ == SlotWeights::kPulled) return;
+    if (slots_ == SlotFill::kPulled) return;
     const std::vector<std::byte> bytes = session_->read_step(0).plan;
     PlanHeader header;
     std::copy_n(bytes.begin(), sizeof(header), reinterpret_cast<std::byte*>(&header));
@@ -168,14 +168,14 @@ class ForwardRig {
   // In the place of what the head has planned.
   void set_plan(const Plan& plan) {
     session_->put_plan(plan, data_.loads());
-    if (slots_ == SlotWeights::kInPlace) fill_slots(plan);
+    if (slots_ == SlotFill::kInPlace) fill_slots(plan);
   }
   // One forward over poisoned memory.
   Outputs forward() {
     for (int32_t i = 0; i < num_local(); ++i) {
       ranks_[i].y.poison();
       poison(i, session_->fields().results);
-      if (slots_ == SlotWeights::kPulled) poison_slots(i);
+      if (slots_ == SlotFill::kPulled) poison_slots(i);
     }
     session_->compute(tensors_);
     session_->group().synchronize();
@@ -290,7 +290,7 @@ class ForwardRig {
   }
 
   const StepData& data_;
-  SlotWeights slots_;
+  SlotFill slots_;
   // Of the ranks of this process.
   std::vector<int32_t> hosted_, device_of_;
   std::vector<RankTensors> ranks_;

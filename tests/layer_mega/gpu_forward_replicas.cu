@@ -101,7 +101,7 @@ TEST(MegaForwardReplicas, ResidentSlotsAreLeftAlone) {
   MF_NEEDS_GPUS(1);
   const StepData data(hot_case(shape_of(8, 2, 128, 128), 2), 45);
   const Outputs expected = ForwardRig(data).step();
-  ForwardRig rig(data, {.slots = SlotWeights::kInPlace});
+  ForwardRig rig(data, {.slots = SlotFill::kInPlace});
   rig.route();
   const Plan plan = spread_plan(data, data.layer_case.block_rows);
   rig.set_plan(plan);
@@ -114,7 +114,7 @@ TEST(MegaForwardReplicas, ResidentSlotsAreLeftAlone) {
   for (int32_t i = 0; i < rig.num_local(); ++i) {
     rig.upload(i, rig.session().head_fields().plan, std::span<const std::byte>(bytes));
   }
-  rig.session().set_slots(SlotWeights::kPulled);
+  rig.session().set_slots(SlotFill::kPulled);
   rig.spoil_slot(1, 1);
   EXPECT_EQ(rig.forward(), expected) << "slot 1 is pulled";
   rig.spoil_slot(1, 0);

@@ -90,7 +90,7 @@ class DeviceSession {
   void put_plan(const Plan& plan, const LoadTable& loads);
   // How the next computes come by the weights of replicas, which stages they do alone, and into
   // which buffers they trace, one a device.
-  void set_slots(SlotWeights slots) { slots_ = slots; }
+  void set_slots(SlotFill slots) { slots_ = slots; }
   void set_stages(ForwardStages stages) { stages_ = stages; }
   void set_traces(std::vector<TraceBuffer> traces) { traces_ = std::move(traces); }
 
@@ -124,7 +124,7 @@ class DeviceSession {
   std::unique_ptr<DeviceGroup> group_;
   int32_t num_local_ = 0;
   std::vector<Side> sides_;  // [devices]
-  SlotWeights slots_ = SlotWeights::kPulled;
+  SlotFill slots_ = SlotFill::kPulled;
   ForwardStages stages_ = ForwardStages::kWhole;
   std::vector<TraceBuffer> traces_;  // [devices] or none
 };

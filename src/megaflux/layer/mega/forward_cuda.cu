@@ -99,7 +99,7 @@ void check_launch(const MegaConfig& config, bool has_sources, const DeviceContex
                planned.route_offsets.count == num_ranks * (num_experts + 1),
            "planned: row maps are not those of ", config.num_ranks, " ranks and ",
            config.shape.num_experts, " experts");
-  MF_CHECK(inputs.slots == SlotWeights::kInPlace || config.replica_slots == 0 || has_sources,
+  MF_CHECK(inputs.slots == SlotFill::kInPlace || config.replica_slots == 0 || has_sources,
            "slots: to be filled from the owners' weights, and no sources were given");
   MF_CHECK(inputs.stages == ForwardStages::kWhole || config.max_tiles() <= config.pool_tiles(),
            "stages: the GEMMs alone need a pool of ", config.max_tiles(), " tiles, there are ",

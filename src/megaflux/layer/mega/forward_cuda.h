@@ -52,7 +52,7 @@ struct ForwardInputs {
   std::span<const ForwardTensors> ranks;  // of the device, in the order of its group
   PlannedFields planned;
   int32_t layer = 0;
-  SlotWeights slots = SlotWeights::kPulled;
+  SlotFill slots = SlotFill::kPulled;
   ForwardStages stages = ForwardStages::kWhole;
   TraceBuffer trace = {};  // kernel_trace_device.cuh
 };

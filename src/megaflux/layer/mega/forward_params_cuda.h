@@ -20,7 +20,7 @@ enum class ForwardStages : uint8_t {
 };
 
 // What the replica slots hold when a launch begins.
-enum class SlotWeights : uint8_t {
+enum class SlotFill : uint8_t {
   kPulled,   // what the plan calls resident; the launch pulls the rest from the owners
   kInPlace,  // all that the plan wants: nothing is pulled
 };
@@ -46,7 +46,7 @@ struct ForwardParams {
   uint64_t config_hash = 0;
   Activation activation;
   ForwardStages stages = ForwardStages::kWhole;
-  SlotWeights slots = SlotWeights::kPulled;
+  SlotFill slots = SlotFill::kPulled;
   bool is_gate_first = true;
   int32_t num_experts = 0;
   int32_t hidden = 0;

@@ -62,7 +62,7 @@ __device__ inline void build_runs(const DeviceRank& self, const ForwardParams& p
   const auto* const resident =
       reinterpret_cast<const uint8_t*>(self.own(params.planned.plan) + params.slot_resident);
   const int32_t slots = static_cast<int32_t>(params.fields.w1_ready.count) / params.fc1_columns;
-  const bool is_pulled = part.is_replica && params.slots == SlotWeights::kPulled &&
+  const bool is_pulled = part.is_replica && params.slots == SlotFill::kPulled &&
                          resident[self.rank * slots + slot] == 0;
   const TaskOrder tasks = task_order(params, rank, self.num_ctas);
   const PullOrder order = {
