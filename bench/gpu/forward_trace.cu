@@ -42,6 +42,8 @@ std::string span_name(const TraceRecord& record) {
       return of_task("finish");
     case TraceKind::kBring:
       return "bring " + std::to_string(record.index);
+    case TraceKind::kWeights:
+      return std::string(record.index % 2 == 0 ? "w1 " : "w2 ") + std::to_string(record.index / 2);
     case TraceKind::kSum:
       return "sum " + std::to_string(record.index);
     case TraceKind::kNone:

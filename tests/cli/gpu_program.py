@@ -262,7 +262,7 @@ class Layers(NeedsGpu):
 
     def test_the_report_says_aloud_what_differs(self):
         text = self.ok(*RUN, "--tokens", 512, *SMALL).stdout
-        for word in ("device 0", "GPU-", "ranks 0-7, virtual", "replicas resident", "backward on GPUs comes later",
+        for word in ("device 0", "GPU-", "ranks 0-7, virtual", "backward on GPUs comes later",
                      "virtual ranks share", "byte for byte as the host", "bitwise", "checks hold"):
             self.assertIn(word, text)
 

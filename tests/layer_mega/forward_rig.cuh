@@ -23,6 +23,7 @@ namespace megaflux::test {
 // What of a forward does not show in its result.
 struct Knobs {
   PlannerKind planner = PlannerKind::kFixed;
+  SlotFill slots = SlotFill::kPulled;
   int64_t pool_rows = 0;
   int32_t num_sms = 0;
   int32_t lag_waves = 2;
@@ -49,6 +50,9 @@ struct RankTensors {
         w2(pool_bytes(data, rank, data.shape().w2_elements() * int64_t{sizeof(Bf16)}), device),
         b1(pool_bytes(data, rank, 2 * data.shape().inter), device),
         b2(pool_bytes(data, rank, data.shape().hidden), device) {
+    upload_owned(data, rank);
+  }
+  void upload_owned(const StepData& data, int32_t rank) {
     fill(w1, data.w1[rank].bytes);
     fill(w2, data.w2[rank].bytes);
     fill(b1, data.b1[rank]);
@@ -104,7 +108,8 @@ struct RankTensors {
 
 class ForwardRig {
  public:
-  explicit ForwardRig(const StepData& data, const Knobs& knobs = {}) : data_(data) {
+  explicit ForwardRig(const StepData& data, const Knobs& knobs = {})
+      : data_(data), slots_(knobs.slots) {
     std::vector<MegaWeights> pools;
     for (int32_t rank = 0; rank < data.num_ranks(); ++rank) {
       if (knobs.process != nullptr && knobs.process->rank != rank) continue;
@@ -120,6 +125,7 @@ class ForwardRig {
     session_ = std::make_unique<DeviceSession>(
         config_of(data, knobs), pools,
         [&](const Layout& layout) { return make_group(knobs, layout); });
+    session_->set_slots(knobs.slots);
     for (size_t i = 0; i < ranks_.size(); ++i) {
       tensors_.push_back({.x = ranks_[i].x.data(),
                           .y = ranks_[i].y.data(),
@@ -133,15 +139,27 @@ class ForwardRig {
   RankTensors& rank(int32_t local_idx) { return ranks_[local_idx]; }
   int32_t num_local() const { return static_cast<int32_t>(hosted_.size()); }
 
+  // The owned weights, as the step's data have them now.
+  void upload_weights(int32_t local_idx) {
+    ranks_[local_idx].upload_owned(data_, hosted_[local_idx]);
+  }
+  // W1 of a slot becomes NaNs.
+  void spoil_slot(int32_t local_idx, int32_t slot) {
+    const auto owned = owned_experts(data_.owner_of, data_.num_ranks())[hosted_[local_idx]];
+    const size_t bytes = data_.shape().w1_elements() * sizeof(Bf16);
+    MF_CUDA(cudaMemset(ranks_[local_idx].w1.data() + (owned + slot) * bytes, 0xff, bytes));
+    MF_CUDA(cudaDeviceSynchronize());
+  }
   // Tokens of rank 0 from `num_valid` on are ignored.
   void limit_tokens(int32_t num_valid) {
     ranks_[0].valid.upload(std::vector<int32_t>{num_valid});
     tensors_[0].routing.num_valid_tokens = ranks_[0].valid.data();
   }
-  // A head; what its plan wants in the slots is put there.
+  // A head; without pulls, what its plan wants in the slots is put there.
   void route() {
     session_->route(tensors_);
     session_->group().synchronize();
+    if (slots_ == SlotFill::kPulled) return;
     const std::vector<std::byte> bytes = session_->read_step(0).plan;
     PlanHeader header;
     std::copy_n(bytes.begin(), sizeof(header), reinterpret_cast<std::byte*>(&header));
@@ -150,13 +168,14 @@ class ForwardRig {
   // In the place of what the head has planned.
   void set_plan(const Plan& plan) {
     session_->put_plan(plan, data_.loads());
-    fill_slots(plan);
+    if (slots_ == SlotFill::kInPlace) fill_slots(plan);
   }
   // One forward over poisoned memory.
   Outputs forward() {
     for (int32_t i = 0; i < num_local(); ++i) {
       ranks_[i].y.poison();
       poison(i, session_->fields().results);
+      if (slots_ == SlotFill::kPulled) poison_slots(i);
     }
     session_->compute(tensors_);
     session_->group().synchronize();
@@ -191,6 +210,21 @@ class ForwardRig {
   template <typename T>
   void poison(int32_t local_idx, Field<T> field) {
     MF_CUDA(cudaMemset(at_base(session_->base(local_idx), field), 0xff, field.count * sizeof(T)));
+    MF_CUDA(cudaDeviceSynchronize());
+  }
+  void poison_slots(int32_t local_idx) {
+    RankTensors& rank = ranks_[local_idx];
+    const int32_t slots = data_.layer_case.replica_slots;
+    const auto owned = owned_experts(data_.owner_of, data_.num_ranks())[hosted_[local_idx]];
+    const auto poison_pool = [&](const auto& pool) {
+      const size_t of_expert = pool.bytes() / std::max(owned + slots, 1);
+      auto* const bytes = reinterpret_cast<std::byte*>(pool.data());
+      MF_CUDA(cudaMemset(bytes + owned * of_expert, 0xff, slots * of_expert));
+    };
+    poison_pool(rank.w1);
+    poison_pool(rank.w2);
+    poison_pool(rank.b1);
+    poison_pool(rank.b2);
     MF_CUDA(cudaDeviceSynchronize());
   }
   // `place`th of a pool = the expert's from its owner.
@@ -256,6 +290,7 @@ class ForwardRig {
   }
 
   const StepData& data_;
+  SlotFill slots_;
   // Of the ranks of this process.
   std::vector<int32_t> hosted_, device_of_;
   std::vector<RankTensors> ranks_;

@@ -108,6 +108,18 @@ TEST(MegaForwardRanks, LegalPlansOfAnyOriginGiveTheSameBits) {
   }
 }
 
+TEST(MegaForwardRanks, WeightsInPlaceGiveTheSameBits) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(skewed_case(), 18);
+  const Outputs expected = ForwardRig(data).step();
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .slots = SlotFill::kInPlace});
+  EXPECT_EQ(rig.step(), expected);
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    rig.set_plan(random_plan(data, 128, seed));
+    EXPECT_EQ(rig.forward(), expected) << "random plan " << seed;
+  }
+}
+
 TEST(MegaForwardRanks, PlannersGiveTheSameBits) {
   MF_NEEDS_GPUS(1);
   const StepData data(skewed_case(), 11);

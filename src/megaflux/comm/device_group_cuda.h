@@ -24,6 +24,12 @@
 
 namespace megaflux {
 
+// Device memory inside one allocation.
+struct MemoryRange {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+
 class DeviceGroup {
  public:
   virtual ~DeviceGroup();
@@ -77,6 +83,11 @@ class DeviceGroup {
   // launched", epochs 2^16 ahead of the furthest rank, so that no word of an old launch can end a
   // new wait. Also allowed on a sound group.
   virtual void recover() = 0;
+
+  // Collective: where memory of every rank is reachable from the devices of this process, [P];
+  // `local` are the ranges of its own ranks, by device, then by rank. One without memory is null.
+  // The memory outlives the group. Throws kBadInput for another number of ranges.
+  virtual std::vector<std::byte*> map_ranges(std::span<const MemoryRange> local) = 0;
 
   // Random delays around every signal of the launches made from now on; nullopt = off.
   void set_delay_fuzz(std::optional<uint64_t> seed);

@@ -64,6 +64,20 @@ LocalGroup::LocalGroup(const LocalConfig& config, Layout layout)
   for (DeviceRanks& here : devices()) here.connect(bases_);
 }
 
+std::vector<std::byte*> LocalGroup::map_ranges(std::span<const MemoryRange> local) {
+  MF_CHECK(local.size() == static_cast<size_t>(num_ranks()), "ranges: ", local.size(),
+           " given, the group has ", num_ranks(), " ranks in this process");
+  // The devices are open to each other.
+  std::vector<std::byte*> places(local.size());
+  size_t next = 0;
+  for (size_t i = 0; i < num_devices(); ++i) {
+    for (const int32_t rank : ranks_on(i)) {
+      places[rank] = static_cast<std::byte*>(local[next++].data);
+    }
+  }
+  return places;
+}
+
 void LocalGroup::recover() {
   restart(stop() + kRecoveryStep);
 }

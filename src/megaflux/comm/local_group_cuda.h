@@ -40,6 +40,7 @@ class LocalGroup final : public DeviceGroup {
   HeapView heap() const { return {bases_.data(), num_ranks()}; }
 
   void recover() override;
+  std::vector<std::byte*> map_ranges(std::span<const MemoryRange> local) override;
 
  private:
   std::vector<std::byte*> bases_;  // [P]

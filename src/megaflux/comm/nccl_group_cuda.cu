@@ -239,6 +239,11 @@ std::vector<std::byte*> NcclGroup::map_allocation(void* memory, size_t bytes) {
   return places;
 }
 
+std::vector<std::byte*> NcclGroup::map_ranges(std::span<const MemoryRange> local) {
+  MF_CHECK(local.size() == 1, "ranges: ", local.size(), " given, this process has one rank");
+  return map_allocation(local[0].data, local[0].bytes);
+}
+
 bool NcclGroup::is_unmapped(int32_t rank, const MapRequest& request) const {
   return request.kind != MapRequest::Kind::kNone && !mapped_.contains({rank, request.id});
 }

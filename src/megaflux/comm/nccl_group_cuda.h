@@ -60,6 +60,8 @@ class NcclGroup final : public DeviceGroup {
   std::vector<std::byte*> map_allocation(void* memory, size_t bytes);
 
   void recover() override;
+  // map_allocation of the one range.
+  std::vector<std::byte*> map_ranges(std::span<const MemoryRange> local) override;
 
  private:
   struct Introduction;

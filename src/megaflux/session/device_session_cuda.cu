@@ -8,11 +8,13 @@
 namespace megaflux {
 namespace {
 
+std::vector<int32_t> owners_of(const PlanConfig& plan) {
+  if (!plan.owner_of.empty()) return plan.owner_of;
+  return contiguous_owners(plan.dims.num_experts, plan.dims.num_ranks);
+}
+
 int32_t most_owned(const PlanConfig& plan) {
-  const std::vector<int32_t> owners =
-      plan.owner_of.empty() ? contiguous_owners(plan.dims.num_experts, plan.dims.num_ranks)
-                            : plan.owner_of;
-  return std::ranges::max(owned_experts(owners, plan.dims.num_ranks));
+  return std::ranges::max(owned_experts(owners_of(plan), plan.dims.num_ranks));
 }
 
 MegaConfig mega_config_of(const DeviceSessionConfig& config) {
@@ -62,25 +64,63 @@ DeviceSession::DeviceSession(const DeviceSessionConfig& config,
   planned_ = planned_of(head_fields_);
   group_ = make_group(layout);
   for (size_t i = 0; i < group_->num_devices(); ++i) {
-    const CurrentDevice current(group_->device(i));
     const auto count = static_cast<int32_t>(group_->ranks_on(i).size());
     MF_CHECK(count <= config.ranks_per_device, "ranks_per_device: ", config.ranks_per_device,
              ", device ", group_->device(i), " hosts ", count);
-    MF_CHECK(weights.size() >= static_cast<size_t>(num_local_ + count), "weights: of ",
-             weights.size(), " ranks, this process hosts more");
-    Side side;
-    side.first = num_local_;
-    side.count = count;
-    side.head = std::make_unique<DeviceHead>(head_config, head_fields_, group_->ranks_on(i));
-    side.planner = std::make_unique<DevicePlanner>(
-        config.plan, group_->device(i), std::max<int64_t>(1, max_step_rows(head_config)));
-    side.forward =
-        std::make_unique<MegaForward>(mega_, fields_, weights.subspan(side.first, side.count));
-    sides_.push_back(std::move(side));
     num_local_ += count;
   }
   MF_CHECK(weights.size() == static_cast<size_t>(num_local_), "weights: of ", weights.size(),
            " ranks, this process hosts ", num_local_);
+  const std::vector<ExpertSource> sources =
+      mega_.replica_slots > 0 ? find_sources(config.plan, weights) : std::vector<ExpertSource>{};
+  for (size_t i = 0; i < group_->num_devices(); ++i) {
+    const CurrentDevice current(group_->device(i));
+    Side side;
+    side.first = sides_.empty() ? 0 : sides_.back().first + sides_.back().count;
+    side.count = static_cast<int32_t>(group_->ranks_on(i).size());
+    side.head = std::make_unique<DeviceHead>(head_config, head_fields_, group_->ranks_on(i));
+    side.planner = std::make_unique<DevicePlanner>(
+        config.plan, group_->device(i), std::max<int64_t>(1, max_step_rows(head_config)));
+    side.forward = std::make_unique<MegaForward>(mega_, fields_,
+                                                 weights.subspan(side.first, side.count), sources);
+    sides_.push_back(std::move(side));
+  }
+}
+
+std::vector<ExpertSource> DeviceSession::find_sources(const PlanConfig& plan,
+                                                      std::span<const MegaWeights> weights) const {
+  const LayerShape& shape = mega_.shape;
+  const size_t w1_bytes = shape.w1_elements() * sizeof(Bf16);
+  const size_t w2_bytes = shape.w2_elements() * sizeof(Bf16);
+  const size_t b1_bytes = size_t{2} * shape.inter * sizeof(float);
+  const size_t b2_bytes = static_cast<size_t>(shape.hidden) * sizeof(float);
+  const auto map = [&](auto MegaWeights::*pool, size_t expert_bytes) {
+    std::vector<MemoryRange> ranges;
+    for (const MegaWeights& of_rank : weights) {
+      void* const data = of_rank.*pool;
+      ranges.push_back({data, data == nullptr ? 0 : of_rank.num_weights * expert_bytes});
+    }
+    return group_->map_ranges(ranges);
+  };
+  const auto w1 = map(&MegaWeights::w1, w1_bytes), w2 = map(&MegaWeights::w2, w2_bytes);
+  std::vector<std::byte*> b1, b2;
+  if (shape.has_bias) {
+    b1 = map(&MegaWeights::b1, b1_bytes);
+    b2 = map(&MegaWeights::b2, b2_bytes);
+  }
+  const std::vector<int32_t> owners = owners_of(plan);
+  const std::vector<int32_t> local = local_index_of(owners, plan.dims.num_ranks);
+  std::vector<ExpertSource> sources;
+  for (size_t e = 0; e < owners.size(); ++e) {
+    const auto place = [&](const std::vector<std::byte*>& bases, size_t expert_bytes) {
+      return bases.empty() ? nullptr : bases[owners[e]] + local[e] * expert_bytes;
+    };
+    sources.push_back({.w1 = place(w1, w1_bytes),
+                       .w2 = place(w2, w2_bytes),
+                       .b1 = reinterpret_cast<const float*>(place(b1, b1_bytes)),
+                       .b2 = reinterpret_cast<const float*>(place(b2, b2_bytes))});
+  }
+  return sources;
 }
 
 std::byte* DeviceSession::base(int32_t local_idx) const {
@@ -143,6 +183,7 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
     const ForwardInputs inputs = {.ranks = ranks.subspan(side.first, side.count),
                                   .planned = planned_,
                                   .layer = step.layer,
+                                  .slots = slots_,
                                   .stages = stages_,
                                   .trace = traces_.empty() ? TraceBuffer{} : traces_[device_idx]};
     side.forward->launch(context, inputs, stream);

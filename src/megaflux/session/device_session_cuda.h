@@ -1,4 +1,5 @@
-// DeviceSession: the ranks of this process that run one MoE layer on GPUs. It owns the group,
+// DeviceSession: the ranks of this process that run one MoE layer on GPUs, with replicas whose
+// weights are pulled from their owners while the layer runs. It owns the group,
 // heads, planners and forwards of its devices, and the order of calls; it computes nothing.
 //
 //   const DeviceSessionConfig config = {.shape = shape, .max_tokens = 4096, .plan = plan,
@@ -87,7 +88,9 @@ class DeviceSession {
   // the next one. It is legal for `loads`, the rows that this route has counted. Waits for the
   // devices.
   void put_plan(const Plan& plan, const LoadTable& loads);
-  // The next computes do these stages alone, and trace into these buffers, one a device.
+  // How the next computes come by the weights of replicas, which stages they do alone, and into
+  // which buffers they trace, one a device.
+  void set_slots(SlotFill slots) { slots_ = slots; }
   void set_stages(ForwardStages stages) { stages_ = stages; }
   void set_traces(std::vector<TraceBuffer> traces) { traces_ = std::move(traces); }
 
@@ -107,6 +110,9 @@ class DeviceSession {
 
   template <typename Fn>
   void launch(Streams streams, Fn&& fn);
+  // Where the experts' weights lie at their owners, [E].
+  std::vector<ExpertSource> find_sources(const PlanConfig& plan,
+                                         std::span<const MegaWeights> weights) const;
   void check_count(std::span<const ForwardTensors> ranks) const;
   void share_tokens(const Side& side, std::span<const ForwardTensors> ranks, cudaStream_t stream);
   std::vector<int32_t> local_ranks() const;  // by local index
@@ -118,6 +124,7 @@ class DeviceSession {
   std::unique_ptr<DeviceGroup> group_;
   int32_t num_local_ = 0;
   std::vector<Side> sides_;  // [devices]
+  SlotFill slots_ = SlotFill::kPulled;
   ForwardStages stages_ = ForwardStages::kWhole;
   std::vector<TraceBuffer> traces_;  // [devices] or none
 };

@@ -129,8 +129,7 @@ Backend describe_cuda(const CudaFacts& cuda, const GpuFacts& gpus) {
                                   : "needs two devices or more that reach each other's memory"});
   backend.features.push_back(nccl_feature(cuda));
   backend.features.push_back(
-      feature("layer forward",
-              "bf16, H and I multiples of 64, E <= 1024, P <= 128, s <= 8; replicas resident"));
+      feature("layer forward", "bf16, H and I multiples of 64, E <= 1024, P <= 128, s <= 8"));
   backend.features.push_back({"layer backward", false, "this release does it on the CPU alone"});
   return backend;
 }

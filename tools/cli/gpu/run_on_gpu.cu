@@ -27,11 +27,10 @@ DeviceMemory copy_of(int32_t device, std::span<const T> values) {
   return DeviceMemory::copy_of(device, std::as_bytes(values));
 }
 
-// The owned experts, behind them `num_slots` poisoned places.
+// The owned experts, behind them room for slots.
 DeviceMemory make_pool(int32_t device, const void* owned, int64_t owned_bytes, int64_t slot_bytes) {
   DeviceMemory pool(device, static_cast<size_t>(owned_bytes + slot_bytes));
   const CurrentDevice current(device);
-  MF_CUDA(cudaMemset(pool.data() + owned_bytes, kPoison, static_cast<size_t>(slot_bytes)));
   MF_CUDA(cudaMemcpy(pool.data(), owned, static_cast<size_t>(owned_bytes), cudaMemcpyHostToDevice));
   return pool;
 }
@@ -139,7 +138,6 @@ class GpuRun final : public LayerRun {
     }
     execution.plan = task_.outside_plan.empty() ? host_plan_ : task_.outside_plan;
     if (!task_.outside_plan.empty()) session_->put_plan(task_.outside_plan, workload_.loads());
-    fill_slots(execution.plan);
     poison();
     execution.forward.layer_ns = timed_ns([&] { session_->compute(tensors_); });
     session_->check();
@@ -194,29 +192,6 @@ class GpuRun final : public LayerRun {
     return {};
   }
 
-  // The weights that a plan wants in its slots, from their owners' pools.
-  void fill_slots(const Plan& plan) const {
-    const LayerShape& shape = workload_.shape();
-    const int32_t num_slots = plan.dims().replica_slots;
-    const std::span<const int32_t> slot_expert = plan.slot_expert();
-    for (int32_t i = 0; i < static_cast<int32_t>(slot_expert.size()); ++i) {
-      const int32_t expert = slot_expert[i];
-      if (expert < 0) continue;
-      const RankTensors& to = ranks_[i / num_slots];
-      const RankTensors& from = ranks_[workload_.owner_of()[expert]];
-      const int64_t place = workload_.owned_experts(i / num_slots) + i % num_slots;
-      const int64_t owned = workload_.local_index(expert);
-      const auto copy = [&](const DeviceMemory& pool, const DeviceMemory& owner, int64_t elements) {
-        const int64_t bytes = elements * int64_t{sizeof(Bf16)};
-        MF_CUDA(cudaMemcpy(pool.data() + place * bytes, owner.data() + owned * bytes,
-                           static_cast<size_t>(bytes), cudaMemcpyDefault));
-      };
-      copy(to.w1, from.w1, shape.w1_elements());
-      copy(to.w2, from.w2, shape.w2_elements());
-    }
-    MF_CUDA(cudaDeviceSynchronize());
-  }
-
   // Ahead of the forward on its streams, which also keeps devices busy while the host issues it.
   void poison() const {
     const Field<Bf16> results = session_->fields().results;
@@ -227,6 +202,12 @@ class GpuRun final : public LayerRun {
         const cudaStream_t stream = group().stream(i);
         const DeviceMemory& y = ranks_[rank].y;
         MF_CUDA(cudaMemsetAsync(y.data(), kPoison, y.bytes(), stream));
+        for (const DeviceMemory* weights : {&ranks_[rank].w1, &ranks_[rank].w2}) {
+          const size_t slots = weights->bytes() * task_.plan.dims.replica_slots /
+                               std::max(ranks_[rank].pool.num_weights, 1);
+          MF_CUDA(
+              cudaMemsetAsync(weights->data() + weights->bytes() - slots, kPoison, slots, stream));
+        }
         MF_CUDA(cudaMemsetAsync(at_base(session_->base(rank), results), kPoison,
                                 results.count * sizeof(Bf16), stream));
       }

@@ -144,7 +144,7 @@ void print_gpu_times(const Execution& fixed, const Execution& replicated) {
   print_pair("head, slowest device", ms_text(fixed.forward.head_ns),
              ms_text(replicated.forward.head_ns), "second pass, by CUDA events");
   print_pair("forward, slowest device", ms_text(fixed.forward.layer_ns),
-             ms_text(replicated.forward.layer_ns), "the same; filling slots is not in it");
+             ms_text(replicated.forward.layer_ns), "the same, weights of replicas included");
 }
 
 void print_times(const Execution& execution) {
@@ -238,10 +238,6 @@ std::vector<std::string> run_notes(const RunResult& result) {
                                        [](const GpuRanks& gpu) { return gpu.are_virtual(); });
   if (has_virtual) {
     notes.emplace_back("virtual ranks share a device: times show no latency between peers");
-  }
-  if (result.options->plan.replica_slots > 0) {
-    notes.emplace_back(
-        "replicas resident: slots are filled between head and forward, outside of the times");
   }
   if (!result.options->is_forward_only) {
     notes.emplace_back("forward alone: the backward on GPUs comes later");

@@ -101,6 +101,9 @@ struct CtaView {
   __device__ __forceinline__ const WorkListHeader& work() const {
     return *self.own(params.planned.work);
   }
+  __device__ __forceinline__ const PulledSlots& pulled() const {
+    return *space(params.space.pulled);
+  }
   __device__ __forceinline__ const Part* parts() const { return self.own(params.planned.parts); }
   __device__ __forceinline__ bool is_whole() const {
     return params.stages == ForwardStages::kWhole;

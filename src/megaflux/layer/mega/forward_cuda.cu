@@ -29,6 +29,12 @@ ForwardParams params_of(const MegaConfig& config, const MegaFields& fields) {
   params.unit_tiles = config.unit_tiles();
   params.pool_tiles = config.pool_tiles();
   params.lag_waves = config.lag_waves;
+  params.cuts[0] = config.w1_cut();
+  params.cuts[1] = config.w2_cut();
+  params.slot_resident = PlanLayout({.num_experts = config.shape.num_experts,
+                                     .num_ranks = config.num_ranks,
+                                     .replica_slots = config.replica_slots})
+                             .slot_resident;
   return params;
 }
 
@@ -46,6 +52,23 @@ void check_weights(const MegaConfig& config, const MegaWeights& weights) {
   }
 }
 
+void check_sources(const MegaConfig& config, std::span<const ExpertSource> sources) {
+  MF_CHECK(sources.empty() || sources.size() == static_cast<size_t>(config.shape.num_experts),
+           "sources: ", sources.size(), " experts, the layer has ", config.shape.num_experts);
+  for (size_t e = 0; e < sources.size(); ++e) {
+    const ExpertSource& source = sources[e];
+    const bool has_biases = source.b1 != nullptr && source.b2 != nullptr;
+    MF_CHECK(source.w1 != nullptr && source.w2 != nullptr && (has_biases || !config.shape.has_bias),
+             "sources[", e, "]: w1, w2 or a bias is missing");
+    for (const void* place :
+         {static_cast<const void*>(source.w1), static_cast<const void*>(source.w2),
+          static_cast<const void*>(source.b1), static_cast<const void*>(source.b2)}) {
+      MF_CHECK(reinterpret_cast<uintptr_t>(place) % 16 == 0, "sources[", e,
+               "]: does not begin at a multiple of 16 bytes");
+    }
+  }
+}
+
 void check_tensors(const MegaConfig& config, const ForwardTensors& tensors) {
   const RoutingView& routing = tensors.routing;
   MF_CHECK(routing.num_tokens >= 0 && routing.num_tokens <= config.max_tokens,
@@ -59,14 +82,12 @@ void check_tensors(const MegaConfig& config, const ForwardTensors& tensors) {
            " tokens");
 }
 
-void check_launch(const MegaConfig& config, int32_t num_local, const DeviceContext& context,
+void check_launch(const MegaConfig& config, bool has_sources, const DeviceContext& context,
                   const ForwardInputs& inputs) {
-  MF_CHECK(context.num_local == num_local, "group: ", context.num_local,
-           " ranks on the device, weights were given for ", num_local);
   MF_CHECK(context.heap.num_ranks() == config.num_ranks, "group: ", context.heap.num_ranks(),
            " ranks, the layer has ", config.num_ranks);
-  MF_CHECK(inputs.ranks.size() == static_cast<size_t>(num_local), "ranks: tensors of ",
-           inputs.ranks.size(), ", the device has ", num_local);
+  MF_CHECK(inputs.ranks.size() == static_cast<size_t>(context.num_local), "ranks: tensors of ",
+           inputs.ranks.size(), ", the device has ", context.num_local);
   for (const ForwardTensors& tensors : inputs.ranks) check_tensors(config, tensors);
   const PlannedFields& planned = inputs.planned;
   const auto num_experts = static_cast<size_t>(config.shape.num_experts);
@@ -78,6 +99,8 @@ void check_launch(const MegaConfig& config, int32_t num_local, const DeviceConte
                planned.route_offsets.count == num_ranks * (num_experts + 1),
            "planned: row maps are not those of ", config.num_ranks, " ranks and ",
            config.shape.num_experts, " experts");
+  MF_CHECK(inputs.slots == SlotFill::kInPlace || config.replica_slots == 0 || has_sources,
+           "slots: to be filled from the owners' weights, and no sources were given");
   MF_CHECK(inputs.stages == ForwardStages::kWhole || config.max_tiles() <= config.pool_tiles(),
            "stages: the GEMMs alone need a pool of ", config.max_tiles(), " tiles, there are ",
            config.pool_tiles());
@@ -92,13 +115,15 @@ int32_t sms_of(int32_t device) {
 }
 
 MegaForward::MegaForward(const MegaConfig& config, const MegaFields& fields,
-                         std::span<const MegaWeights> weights)
+                         std::span<const MegaWeights> weights,
+                         std::span<const ExpertSource> sources)
     : config_(config),
       num_local_(static_cast<int32_t>(weights.size())),
       params_(params_of(config, fields)) {
   MF_CHECK(num_local_ >= 1 && num_local_ <= kMaxLocalRanks, "weights: of ", num_local_,
            " ranks, outside [1, ", kMaxLocalRanks, "]");
   for (const MegaWeights& of_rank : weights) check_weights(config, of_rank);
+  check_sources(config, sources);
   Layout layout;
   params_.space = add_workspace_fields(layout, config);
   const size_t rank_bytes = layout.total_bytes();
@@ -107,27 +132,35 @@ MegaForward::MegaForward(const MegaConfig& config, const MegaFields& fields,
   for (size_t i = 0; i < weights.size(); ++i) {
     MegaRank& rank = params_.ranks[i];
     rank.space = space_.data() + i * rank_bytes;
+    rank.w1 = static_cast<std::byte*>(weights[i].w1);
+    rank.w2 = static_cast<std::byte*>(weights[i].w2);
     rank.b1 = weights[i].b1;
     rank.b2 = weights[i].b2;
     maps.push_back(
         make_maps(config, {.x = reinterpret_cast<std::byte*>(at_base(rank.space, params_.space.x)),
                            .a = reinterpret_cast<std::byte*>(at_base(rank.space, params_.space.a)),
-                           .w1 = static_cast<const std::byte*>(weights[i].w1),
-                           .w2 = static_cast<const std::byte*>(weights[i].w2),
+                           .w1 = rank.w1,
+                           .w2 = rank.w2,
                            .num_weights = weights[i].num_weights}));
   }
   maps_ = DeviceMemory::copy_of(current_device(), std::as_bytes(std::span(maps)));
   for (size_t i = 0; i < maps.size(); ++i) {
     params_.ranks[i].maps = reinterpret_cast<const MegaMaps*>(maps_.data()) + i;
   }
+  if (sources.empty()) return;
+  sources_ = DeviceMemory::copy_of(current_device(), std::as_bytes(sources));
+  params_.sources = reinterpret_cast<const ExpertSource*>(sources_.data());
 }
 
 void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inputs,
                          cudaStream_t stream) const {
-  check_launch(config_, num_local_, context, inputs);
+  MF_CHECK(context.num_local == num_local_, "group: ", context.num_local,
+           " ranks on the device, weights were given for ", num_local_);
+  check_launch(config_, sources_.bytes() > 0, context, inputs);
   ForwardParams params = params_;
   params.planned = inputs.planned;
   params.stages = inputs.stages;
+  params.slots = inputs.slots;
   params.trace = inputs.trace;
   params.layer = inputs.layer;
   for (size_t i = 0; i < inputs.ranks.size(); ++i) {

@@ -29,13 +29,13 @@ namespace megaflux {
 int32_t sms_of(int32_t device);
 
 // The weight pool of a rank, device memory that stays where it is: owned experts in ascending id,
-// then replica slots.
+// then replica slots. A launch reads the former, also on behalf of peers, and writes the latter.
 struct MegaWeights {
-  int32_t num_weights = 0;    // E_local + s
-  const void* w1 = nullptr;   // [E_local + s, 2I, H] bf16, in the shape's gate order
-  const void* w2 = nullptr;   // [E_local + s, H, I] bf16
-  const float* b1 = nullptr;  // [E_local + s, 2I]; null unless the shape has biases
-  const float* b2 = nullptr;  // [E_local + s, H]
+  int32_t num_weights = 0;  // E_local + s
+  void* w1 = nullptr;       // [E_local + s, 2I, H] bf16, in the shape's gate order
+  void* w2 = nullptr;       // [E_local + s, H, I] bf16
+  float* b1 = nullptr;      // [E_local + s, 2I]; null unless the shape has biases
+  float* b2 = nullptr;      // [E_local + s, H]
 };
 
 // Of one rank in one launch, device memory.
@@ -52,16 +52,18 @@ struct ForwardInputs {
   std::span<const ForwardTensors> ranks;  // of the device, in the order of its group
   PlannedFields planned;
   int32_t layer = 0;
+  SlotFill slots = SlotFill::kPulled;
   ForwardStages stages = ForwardStages::kWhole;
   TraceBuffer trace = {};  // kernel_trace_device.cuh
 };
 
 class MegaForward {
  public:
-  // A resolved config, fields of the group's layout, weights of the current device's ranks. Throws
-  // kBadInput naming what is missing or misplaced.
+  // A resolved config, fields of the group's layout, weights of the current device's ranks;
+  // `sources` [E] are the experts at their owners, as this device reaches them, needed where slots
+  // are to be filled. Throws kBadInput naming what is missing or misplaced.
   MegaForward(const MegaConfig& config, const MegaFields& fields,
-              std::span<const MegaWeights> weights);
+              std::span<const MegaWeights> weights, std::span<const ExpertSource> sources = {});
 
   // One launch for the ranks of the current device. Throws kBadInput naming the argument, its value
   // and its limit.
@@ -77,6 +79,7 @@ class MegaForward {
   ForwardParams params_;
   DeviceMemory space_;
   DeviceMemory maps_;
+  DeviceMemory sources_;
 };
 
 }  // namespace megaflux

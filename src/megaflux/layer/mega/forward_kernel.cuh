@@ -22,7 +22,7 @@ __device__ __forceinline__ void run_comm(const CtaView& cta) {
   self.role = Role::kComm;
   const CtaView comm = {self, cta.params, cta.rank, cta.shared};
   Tracer tracer(cta.params.trace, TraceLane::kComm, lane_idx() == 0);
-  bring_rows(comm, tracer);
+  bring_list(comm, tracer);
   sum_tokens<4>(comm, tracer);
 }
 
@@ -51,9 +51,11 @@ __device__ __forceinline__ void run_math_group(const CtaView& cta, int32_t group
 }
 
 // All threads of the CTA that enters for its rank. Without a plan (the head found none, or did not
-// enter) the rank refuses, and no rank does anything.
+// enter) the rank refuses, and no rank does anything. The rank's tables are made while the entries
+// of peers are on their way; `shared` is scratch of kMaxCtaWarps words.
 __device__ __forceinline__ EntryOutcome enter_forward(const DeviceRank& self,
-                                                      const ForwardParams& params) {
+                                                      const ForwardParams& params,
+                                                      uint64_t* shared) {
   const auto& plan = *reinterpret_cast<const PlanHeader*>(self.own(params.planned.plan));
   const EntryWords words = {.op = LaunchOp::kForward,
                             .layer = params.layer,
@@ -61,6 +63,9 @@ __device__ __forceinline__ EntryOutcome enter_forward(const DeviceRank& self,
                             .config_hash = params.config_hash};
   constexpr uint32_t kRefusal = 1 + static_cast<uint32_t>(ErrorCode::kBadInput);
   post_entry(self, words, nullptr, 0, plan.magic == PlanHeader{}.magic ? 0 : kRefusal);
+  build_units(self, params, params.ranks[self.local_idx], shared);
+  __syncthreads();
+  if (threadIdx.x < kWarp) build_runs(self, params, params.ranks[self.local_idx]);
   return await_entries(self, words);
 }
 
@@ -72,9 +77,10 @@ __global__ void __launch_bounds__(kNumThreads, 1)
   const DeviceRank self = begin_launch(context);
   const MegaRank& rank = params.ranks[self.local_idx];
   if (threadIdx.x == 0) make_barriers(shared);
-  if (self.cta == 0) build_units(self, params, rank, reinterpret_cast<uint64_t*>(&shared.staged));
+  auto* const scratch = reinterpret_cast<uint64_t*>(&shared.staged);
+  const EntryOutcome outcome =
+      self.cta == 0 ? enter_forward(self, params, scratch) : join_entry(self);
   cuda::ptx::fence_proxy_async();  // the scratch becomes the copy engine's
-  const EntryOutcome outcome = self.cta == 0 ? enter_forward(self, params) : join_entry(self);
   __syncthreads();
   if (outcome != EntryOutcome::kEntered) {
     end_launch(self);

@@ -19,12 +19,20 @@ enum class ForwardStages : uint8_t {
   kGemms,
 };
 
+// What the replica slots hold when a launch begins.
+enum class SlotFill : uint8_t {
+  kPulled,   // what the plan calls resident; the launch pulls the rest from the owners
+  kInPlace,  // all that the plan wants: nothing is pulled
+};
+
 // One rank of the device, pointers to this device's memory.
 struct MegaRank {
   std::byte* space = nullptr;      // WorkspaceFields
   const MegaMaps* maps = nullptr;  // [1]
-  const float* b1 = nullptr;       // [E_local + s, 2I] or null
-  const float* b2 = nullptr;       // [E_local + s, H] or null
+  std::byte* w1 = nullptr;         // [E_local + s, 2I, H]
+  std::byte* w2 = nullptr;         // [E_local + s, H, I]
+  float* b1 = nullptr;             // [E_local + s, 2I] or null
+  float* b2 = nullptr;             // [E_local + s, H] or null
   const Bf16* x = nullptr;         // [T, H] what the rank itself reads of its tokens
   Bf16* y = nullptr;               // [T, H]
   RoutingView routing;
@@ -38,6 +46,7 @@ struct ForwardParams {
   uint64_t config_hash = 0;
   Activation activation;
   ForwardStages stages = ForwardStages::kWhole;
+  SlotFill slots = SlotFill::kPulled;
   bool is_gate_first = true;
   int32_t num_experts = 0;
   int32_t hidden = 0;
@@ -47,6 +56,9 @@ struct ForwardParams {
   int32_t unit_tiles = 0;
   int32_t pool_tiles = 0;
   int32_t lag_waves = 1;
+  WeightCut cuts[2];                      // of W1 and W2
+  const ExpertSource* sources = nullptr;  // [E]
+  size_t slot_resident = 0;               // bytes into a plan
   TraceBuffer trace;
   MegaRank ranks[kMaxLocalRanks];  // [num_local]
 };

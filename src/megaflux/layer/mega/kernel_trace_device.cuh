@@ -22,6 +22,7 @@ enum class TraceKind : int32_t {
   kLoad,      // producer: all stages of a task
   kStore,     // storer: output of a task
   kBring,     // comm: rows of a piece; index = row tile
+  kWeights,   // comm: a piece of a replica's weights; index = 2 slot + (W2 ? 1 : 0)
   kSum,       // comm and math: y of a token, the wait for its results included; index = token
   kMultiply,  // math: products of a task
   kFinish,    // math: what follows them

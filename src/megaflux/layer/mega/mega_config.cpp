@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "megaflux/base/bf16.h"
 #include "megaflux/base/check.h"
 #include "megaflux/base/hash.h"
 #include "megaflux/base/math.h"
@@ -45,6 +46,20 @@ int32_t MegaConfig::fc2_columns() const {
 
 int32_t MegaConfig::unit_tiles() const {
   return std::clamp(pool_tiles() / 4, 1, kUnitTiles);
+}
+
+WeightCut MegaConfig::w1_cut() const {
+  return {.halves = 2,
+          .rows = shape.inter,
+          .row_bytes = shape.hidden * int32_t{sizeof(Bf16)},
+          .tile_rows = kTileChannels};
+}
+
+WeightCut MegaConfig::w2_cut() const {
+  return {.halves = 1,
+          .rows = shape.hidden,
+          .row_bytes = shape.inter * int32_t{sizeof(Bf16)},
+          .tile_rows = kTileColumns};
 }
 
 MegaConfig resolve_config(MegaConfig config, int32_t rank_sms) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "megaflux/layer/weight_cut.h"
 #include "megaflux/moe/layer_shape.h"
 
 namespace megaflux {
@@ -46,6 +47,9 @@ struct MegaConfig {
   int32_t fc2_columns() const;  // N tiles of FC2, ceil(H / 256)
   // Tiles of a unit: kUnitTiles, or fewer in a small pool.
   int32_t unit_tiles() const;
+  // How W1 and W2 of a replica are cut on their way.
+  WeightCut w1_cut() const;
+  WeightCut w2_cut() const;
 };
 
 // The config with every default filled in; `rank_sms` are the SMs of a device over the ranks that

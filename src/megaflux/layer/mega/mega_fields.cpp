@@ -8,6 +8,7 @@ MegaFields add_mega_fields(Layout& layout, const MegaConfig& config) {
   const auto results = static_cast<size_t>(config.max_tokens) * config.shape.topk;
   const auto groups = static_cast<size_t>(ceil_div(config.max_tokens, kCountedTokens));
   const auto tiles = static_cast<size_t>(config.max_tiles());
+  const auto slots = static_cast<size_t>(config.replica_slots);
   const size_t tokens = config.num_ranks > 1 ? static_cast<size_t>(config.max_tokens) : 0;
   return {.tokens = layout.add<Bf16>("mega.tokens", tokens * config.shape.hidden),
           .results = layout.add<Bf16>("mega.results", results * config.shape.hidden),
@@ -15,6 +16,8 @@ MegaFields add_mega_fields(Layout& layout, const MegaConfig& config) {
           .x_full = layout.add_counters("mega.x_full", tiles),
           .a_full = layout.add_counters("mega.a_full", tiles),
           .o_done = layout.add_counters("mega.o_done", tiles),
+          .w1_ready = layout.add_counters("mega.w1_ready", slots * config.fc1_columns()),
+          .w2_ready = layout.add_counters("mega.w2_ready", slots * config.fc2_columns()),
           .next_task = layout.add_counters("mega.next_task", 1),
           .next_slice = layout.add_counters("mega.next_slice", 1)};
 }
@@ -26,7 +29,9 @@ WorkspaceFields add_workspace_fields(Layout& layout, const MegaConfig& config) {
           .a = layout.add<Bf16>("mega.a", rows * config.shape.inter),
           .origins = layout.add<RowOrigin>("mega.origins", tiles * kTileRows),
           .units = layout.add<Unit>("mega.units", tiles + 1),
-          .num_units = layout.add<int32_t>("mega.num_units", 1)};
+          .num_units = layout.add<int32_t>("mega.num_units", 1),
+          .runs = layout.add<WeightRun>("mega.runs", kMaxWeightRuns),
+          .pulled = layout.add<PulledSlots>("mega.pulled", 1)};
 }
 
 }  // namespace megaflux

@@ -11,6 +11,7 @@
 #include "megaflux/comm/layout.h"
 #include "megaflux/comm/row_map.h"
 #include "megaflux/layer/mega/mega_config.h"
+#include "megaflux/layer/mega/pull_list.h"
 #include "megaflux/layer/mega/tasks.h"
 
 namespace megaflux {
@@ -24,6 +25,8 @@ struct MegaFields {
   CounterField x_full;      // [max_tiles] rows of a tile that are in the pool
   CounterField a_full;      // [max_tiles] FC1 tasks of a tile whose A is in the pool
   CounterField o_done;      // [max_tiles] FC2 tasks of a tile that are done
+  CounterField w1_ready;    // [s, fc1_columns] pieces of a slot's W1 that have arrived, by tile
+  CounterField w2_ready;    // [s, fc2_columns] the same of W2
   CounterField next_task;   // [1] tasks given out beyond the first of each CTA
   CounterField next_slice;  // [1] slices of tokens given out for their sums
 };
@@ -40,13 +43,23 @@ struct PlannedFields {
   Field<Part> parts;             // [E]
 };
 
+// Which slots a launch fills.
+struct PulledSlots {
+  int32_t num_owned = 0;  // E_local: slot i is weight slot num_owned + i
+  int32_t num_runs = 0;
+  int32_t num_weights = 0;  // pieces of weights in the list
+  uint32_t mask = 0;        // bit i: slot i
+};
+
 // Of one rank, in its device's memory; nobody else reaches it.
 struct WorkspaceFields {
-  Field<Bf16> x;             // [C, H] rows in list order
-  Field<Bf16> a;             // [C, I] their activations
-  Field<RowOrigin> origins;  // [128 max_tiles] of each row; source -1 = padding
-  Field<Unit> units;         // [max_tiles + 1]
-  Field<int32_t> num_units;  // [1]
+  Field<Bf16> x;              // [C, H] rows in list order
+  Field<Bf16> a;              // [C, I] their activations
+  Field<RowOrigin> origins;   // [128 max_tiles] of each row; source -1 = padding
+  Field<Unit> units;          // [max_tiles + 1]
+  Field<int32_t> num_units;   // [1]
+  Field<WeightRun> runs;      // [16] weights in the pull list
+  Field<PulledSlots> pulled;  // [1]
 };
 WorkspaceFields add_workspace_fields(Layout& layout, const MegaConfig& config);
 

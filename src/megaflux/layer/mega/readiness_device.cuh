@@ -37,6 +37,22 @@ __device__ __forceinline__ bool await_task(const CtaView& cta, const Task& task)
          await_tile(cta, WaitTag::kRingSlotFree, fields.o_done, before, readers_of_a(params));
 }
 
+// One thread: the weights of a task's column tile are in its slot, if the launch brings them there.
+__device__ __forceinline__ bool await_weights(const CtaView& cta, const PulledSlots& pulled,
+                                              const Task& task) {
+  const int32_t slot = task.weight_slot - pulled.num_owned;
+  if (slot < 0 || (pulled.mask >> slot & 1) == 0) return true;
+  const ForwardParams& params = cta.params;
+  const bool is_fc1 = task.phase == Phase::kFc1;
+  const CounterField ready = is_fc1 ? params.fields.w1_ready : params.fields.w2_ready;
+  const int32_t columns = is_fc1 ? params.fc1_columns : params.fc2_columns;
+  return wait_for<kRankScope>(
+      cta.self, {.tag = is_fc1 ? WaitTag::kW1Ready : WaitTag::kW2Ready,
+                 .word = cta.counter(ready) + slot * columns + task.column,
+                 .expected = static_cast<uint32_t>(params.cuts[is_fc1 ? 0 : 1].tile_pieces()),
+                 .index = slot});
+}
+
 // One thread: the tile's place in the pool of rows is free.
 __device__ __forceinline__ bool await_place(const CtaView& cta, int32_t tile) {
   const int32_t before = tile - cta.params.pool_tiles;

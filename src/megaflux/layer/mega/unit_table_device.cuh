@@ -1,4 +1,5 @@
-// Builds the table of units of a rank's work list, once a launch, before its tasks are given out.
+// Builds what the order of a rank's launch follows from, once a launch, before its entry: the table
+// of units of its work list, and the weights in its pull list.
 #pragma once
 
 #include "megaflux/base/block_scan_device.cuh"
@@ -46,6 +47,46 @@ __device__ inline TaskOrder task_order(const ForwardParams& params, const MegaRa
                           .unit_tiles = params.unit_tiles,
                           .pool_tiles = params.pool_tiles});
   return order;
+}
+
+// One warp of the CTA that built the units: replicas are the last parts of the list, at most one a
+// slot. Lane l has the l-th of them.
+__device__ inline void build_runs(const DeviceRank& self, const ForwardParams& params,
+                                  const MegaRank& rank) {
+  const WorkListHeader& header = *self.own(params.planned.work);
+  const auto lane = static_cast<int32_t>(threadIdx.x) % 32;
+  const int32_t from_end = header.num_parts - 1 - lane;
+  Part part;
+  if (lane < kMaxDeviceSlots && from_end >= 0) part = self.own(params.planned.parts)[from_end];
+  const int32_t slot = part.weight_slot - header.num_owned;
+  const auto* const resident =
+      reinterpret_cast<const uint8_t*>(self.own(params.planned.plan) + params.slot_resident);
+  const int32_t slots = static_cast<int32_t>(params.fields.w1_ready.count) / params.fc1_columns;
+  const bool is_pulled = part.is_replica && params.slots == SlotFill::kPulled &&
+                         resident[self.rank * slots + slot] == 0;
+  const TaskOrder tasks = task_order(params, rank, self.num_ctas);
+  const PullOrder order = {
+      .unit_tiles = params.unit_tiles,
+      .lag = tasks.lag,
+      .num_pieces = {params.cuts[0].num_pieces(), params.cuts[1].num_pieces()}};
+  // A lane's two runs stand behind those of the lanes above it, whose parts come earlier.
+  const uint32_t pulled = __ballot_sync(~0u, is_pulled);
+  const int32_t above = __popc(pulled & ~((2u << lane) - 1));
+  if (is_pulled) {
+    WeightRun* const runs = at_base(rank.space, params.space.runs) + 2 * above;
+    const int32_t before = above * (order.num_pieces[0] + order.num_pieces[1]);
+    runs[0] = run_of(part, slot, Matrix::kW1, order, before);
+    runs[1] = run_of(part, slot, Matrix::kW2, order, before + order.num_pieces[0]);
+  }
+  const uint32_t mask = __reduce_or_sync(~0u, is_pulled ? 1u << slot : 0u);
+  const int32_t count = __popc(pulled);
+  if (lane == 0) {
+    *at_base(rank.space, params.space.pulled) = {
+        .num_owned = header.num_owned,
+        .num_runs = 2 * count,
+        .num_weights = count * (order.num_pieces[0] + order.num_pieces[1]),
+        .mask = mask};
+  }
 }
 
 }  // namespace megaflux::mega

@@ -1,19 +1,16 @@
-// Role comm, first half: the comm warp of each CTA brings rows into the pool, tile by tile in list
-// order, from the tokens of all ranks. Math warps bring the first ones, which they would wait for.
-// Waits for places of a ring (await_place); signals x_full.
+// Role comm, first half: the comm warp of each CTA brings what stands in the pull list: rows into
+// the pool, from the tokens of all ranks, and weights of replicas into their slots, from their
+// owners. Math warps bring the first rows, which they would wait for. Waits for places of a ring
+// (await_place); signals x_full, w1_ready and w2_ready.
 //
-// Rows are pulled: their sources do nothing but stay where they are until the launch ends.
+// All of it is pulled: the other ranks do nothing but leave it where it is until the launch ends.
 #pragma once
-
-#include <new>
 
 #include "megaflux/comm/row_map_device.cuh"
 #include "megaflux/layer/mega/readiness_device.cuh"
 
 namespace megaflux::mega {
 
-inline constexpr int32_t kPieceRows = 4;  // rows that are counted together
-inline constexpr int32_t kTilePieces = kTileRows / kPieceRows;
 inline constexpr int32_t kPiecesAtOnce = kWarp / kPieceRows;  // looked up together, a lane a row
 
 // The part that holds `tile`.
@@ -126,7 +123,8 @@ __device__ __forceinline__ int32_t num_first_pieces(const CtaView& cta) {
   const int32_t num_warps = cta.self.num_ctas * kMathGroups * kWarpgroupWarps;
   const int32_t num_wanted = ceil_div(cta.self.num_ctas, params.fc1_columns) + params.unit_tiles;
   const int32_t num_tiles = min(num_wanted, min(cta.work().num_tiles, params.pool_tiles));
-  return min(num_warps, num_tiles * kTilePieces);
+  const int32_t num_rows = min(num_warps, num_tiles * kTilePieces);
+  return cta.pulled().num_runs == 0 ? num_rows : min(num_rows, cta.space(params.space.runs)->begin);
 }
 
 // One math warp, the `warp`th of its CTA's.
@@ -143,80 +141,165 @@ __device__ inline void bring_first_rows(const CtaView& cta, int32_t warp, Tracer
   tracer.end(TraceKind::kBring, tile);
 }
 
-// Lane 0 of a comm warp: moves rows, and counts a piece once it is in place, which it waits for
-// while the next one is on its way.
-class RowMover {
+// A word and what it counts up by.
+struct Count {
+  uint32_t* word = nullptr;
+  uint32_t amount = 0;
+};
+
+// Lane 0 of a comm warp: moves pieces, and counts one once it is in place, which it waits for while
+// the next one is on its way.
+class PieceMover {
  public:
-  __device__ __forceinline__ explicit RowMover(const CtaView& cta)
+  __device__ __forceinline__ explicit PieceMover(const CtaView& cta)
       : cta_(cta), puller_(cta.shared.ring) {}
 
   // False: the group has aborted. In a ring nothing is held back before the wait for a place, which
   // may depend on it.
-  __device__ __forceinline__ bool begin(int32_t tile) {
+  __device__ __forceinline__ bool begin_rows(int32_t tile) {
     if (tile >= cta_.params.pool_tiles) settle();
     const bool is_free = await_place(cta_, tile);
     puller_.begin();
     return is_free;
   }
-  __device__ __forceinline__ void copy(Bf16* row, const Bf16* source, int32_t hidden) {
-    const uint32_t row_bytes = static_cast<uint32_t>(hidden) * uint32_t{sizeof(Bf16)};
-    auto* const to = reinterpret_cast<std::byte*>(row);
-    const auto* const from = reinterpret_cast<const std::byte*>(source);
+  __device__ __forceinline__ void copy(void* target, const void* source, uint32_t bytes) {
+    auto* const to = static_cast<std::byte*>(target);
+    const auto* const from = static_cast<const std::byte*>(source);
 #pragma unroll 1
-    for (uint32_t at = 0; at < row_bytes; at += kChunkBytes) {
-      puller_.push(to + at, from + at, min(kChunkBytes, row_bytes - at));
-      if (moving_ >= 0 && static_cast<int32_t>(puller_.num_landed() - end_) >= 0) settle();
+    for (uint32_t at = 0; at < bytes; at += kChunkBytes) {
+      puller_.push(to + at, from + at, min(kChunkBytes, bytes - at));
+      if (moving_.word != nullptr && static_cast<int32_t>(puller_.num_landed() - end_) >= 0) {
+        settle();
+      }
     }
   }
-  // Behind a __syncwarp: what other lanes cleared is counted with the rest.
-  __device__ __forceinline__ void end(int32_t tile) {
+  // Behind a __syncwarp: what other lanes wrote is counted with the rest.
+  __device__ __forceinline__ void end(const Count& count) {
     settle();
-    moving_ = tile;
+    moving_ = count;
     end_ = puller_.num_pushed();
   }
   // Counts the piece that ended last.
   __device__ __forceinline__ void settle() {
-    if (moving_ < 0) return;
+    if (moving_.word == nullptr) return;
     puller_.settle(end_);
-    count_tile(cta_, cta_.params.fields.x_full, moving_, kPieceRows);
-    moving_ = -1;
+    count_signal<kRankScope>(cta_.self, moving_.word, moving_.amount);
+    moving_.word = nullptr;
   }
 
  private:
   const CtaView& cta_;
   TokenPuller puller_;
-  int32_t moving_ = -1;  // tile of a piece that ended and is not counted yet; -1 = none
-  uint32_t end_ = 0;     // its last chunk is the one before
+  Count moving_;      // of a piece that ended and is not counted yet; no word = none
+  uint32_t end_ = 0;  // its last chunk is the one before
 };
+
+// The runs of weights in the pull list, one a lane.
+class LaneRuns {
+ public:
+  __device__ __forceinline__ explicit LaneRuns(const CtaView& cta)
+      : num_runs_(cta.pulled().num_runs) {
+    if (lane_idx() < num_runs_) mine_ = cta.space(cta.params.space.runs)[lane_idx()];
+  }
+  // One warp.
+  __device__ __forceinline__ PulledPiece piece_at(int32_t position) const {
+    if (num_runs_ == 0) return {-1, position};
+    const bool is_begun = lane_idx() < num_runs_ && mine_.begin <= position;
+    const int32_t last = __popc(__ballot_sync(~0u, is_begun)) - 1;
+    return megaflux::piece_at(position, last, run(max(last, 0)));
+  }
+  __device__ __forceinline__ WeightRun run(int32_t index) const {
+    WeightRun run;
+    run.begin = __shfl_sync(~0u, mine_.begin, index);
+    run.num_pieces = __shfl_sync(~0u, mine_.num_pieces, index);
+    run.before = __shfl_sync(~0u, mine_.before, index);
+    run.expert = static_cast<uint16_t>(__shfl_sync(~0u, uint32_t{mine_.expert}, index));
+    run.slot = static_cast<uint8_t>(__shfl_sync(~0u, uint32_t{mine_.slot}, index));
+    run.matrix = static_cast<Matrix>(__shfl_sync(~0u, static_cast<uint32_t>(mine_.matrix), index));
+    return run;
+  }
+
+ private:
+  int32_t num_runs_;
+  WeightRun mine_;
+};
+
+// Lane 0: a piece of a replica's weights, with the biases of its rows.
+__device__ inline void bring_weights(const CtaView& cta, PieceMover& mover, const WeightRun& run,
+                                     int32_t index) {
+  const ForwardParams& params = cta.params;
+  const bool is_w1 = run.matrix == Matrix::kW1;
+  const WeightCut& cut = params.cuts[is_w1 ? 0 : 1];
+  const WeightPiece piece = cut.piece(index);
+  const ExpertSource& source = params.sources[run.expert];
+  const int32_t place = cta.pulled().num_owned + run.slot, rows = cut.halves * cut.rows;
+  std::byte* const pool = is_w1 ? cta.rank.w1 : cta.rank.w2;
+  const std::byte* const from = is_w1 ? source.w1 : source.w2;
+  mover.copy(pool + int64_t{place} * rows * cut.row_bytes + piece.offset, from + piece.offset,
+             static_cast<uint32_t>(piece.bytes));
+  float* const biases = is_w1 ? cta.rank.b1 : cta.rank.b2;
+  if (biases != nullptr && piece.bias_rows > 0) {
+    mover.copy(biases + int64_t{place} * rows + piece.first_row,
+               (is_w1 ? source.b1 : source.b2) + piece.first_row,
+               static_cast<uint32_t>(piece.bias_rows) * uint32_t{sizeof(float)});
+  }
+  const CounterField ready = is_w1 ? params.fields.w1_ready : params.fields.w2_ready;
+  mover.end({cta.counter(ready) + run.slot * cut.num_tiles() + piece.tile, 1});
+}
+
+// One warp: rows of the lanes from `first_lane` on. False: the group has aborted.
+__device__ __forceinline__ bool bring_piece(const CtaView& cta, PieceMover& mover, int32_t index,
+                                            const Bf16* row, int32_t first_lane) {
+  const bool is_mover = lane_idx() == 0;
+  const int32_t tile = index / kTilePieces;
+  const bool is_free = !is_mover || mover.begin_rows(tile);
+  if (!__shfl_sync(~0u, is_free, 0)) return false;
+  __syncwarp();  // what lane 0 has acquired holds for the others
+  const uint32_t row_bytes = static_cast<uint32_t>(cta.params.hidden) * uint32_t{sizeof(Bf16)};
+  visit_rows(cta, index, row, first_lane, [&](Bf16* to, const Bf16* from) {
+    if (is_mover) mover.copy(to, from, row_bytes);
+  });
+  __syncwarp();
+  if (is_mover) mover.end({cta.counter(cta.params.fields.x_full) + tile, kPieceRows});
+  return true;
+}
 
 // The comm warps of all CTAs of the rank share its other pieces evenly; neighbouring pieces go to
 // different CTAs.
-__device__ inline void bring_rows(const CtaView& cta, Tracer& tracer) {
-  const int32_t num_pieces = cta.work().num_tiles * kTilePieces, stride = cta.self.num_ctas;
-  const bool is_mover = lane_idx() == 0;
-  RowMover mover(cta);
-  const auto copy = [&](Bf16* to, const Bf16* from) {
-    if (is_mover) mover.copy(to, from, cta.params.hidden);
-  };
+__device__ inline void bring_list(const CtaView& cta, Tracer& tracer) {
+  const int32_t num_row_pieces = cta.work().num_tiles * kTilePieces;
+  const int32_t num_pieces = num_row_pieces + cta.pulled().num_weights;
+  const int32_t stride = cta.self.num_ctas, group = lane_idx() / kPieceRows;
+  const LaneRuns runs(cta);
+  PieceMover mover(cta);
+  __syncwarp();  // all lanes have made its barriers, lane 0 alone goes on with them
   for (int32_t first = num_first_pieces(cta) + cta.self.cta; first < num_pieces;
        first += kPiecesAtOnce * stride) {
-    const int32_t mine = first + lane_idx() / kPieceRows * stride;
-    const Bf16* const row = mine < num_pieces ? find_row(cta, mine) : nullptr;
     const int32_t num_here = min(kPiecesAtOnce, ceil_div(num_pieces - first, stride));
+    PulledPiece mine;
 #pragma unroll 1
-    for (int32_t piece = 0; piece < num_here; ++piece) {
-      const int32_t index = first + piece * stride, tile = index / kTilePieces;
+    for (int32_t u = 0; u < num_here; ++u) {
+      const PulledPiece piece = runs.piece_at(first + u * stride);
+      if (u == group) mine = piece;
+    }
+    const bool has_row = group < num_here && mine.run < 0;
+    const Bf16* const row = has_row ? find_row(cta, mine.index) : nullptr;
+#pragma unroll 1
+    for (int32_t u = 0; u < num_here; ++u) {
+      const int32_t run_idx = __shfl_sync(~0u, mine.run, u * kPieceRows);
+      const int32_t index = __shfl_sync(~0u, mine.index, u * kPieceRows);
       tracer.begin();
-      const bool is_free = !is_mover || mover.begin(tile);
-      if (!__shfl_sync(~0u, is_free, 0)) return;
-      __syncwarp();  // what lane 0 has acquired holds for the others
-      visit_rows(cta, index, row, piece * kPieceRows, copy);
-      __syncwarp();
-      if (is_mover) mover.end(tile);
-      tracer.end(TraceKind::kBring, tile);
+      if (run_idx < 0) {
+        if (!bring_piece(cta, mover, index, row, u * kPieceRows)) return;
+        tracer.end(TraceKind::kBring, index / kTilePieces);
+      } else {
+        const WeightRun run = runs.run(run_idx);
+        if (lane_idx() == 0) bring_weights(cta, mover, run, index);
+        tracer.end(TraceKind::kWeights, 2 * run.slot + static_cast<int32_t>(run.matrix));
+      }
     }
   }
-  if (is_mover) mover.settle();
+  if (lane_idx() == 0) mover.settle();
 }
 
 }  // namespace megaflux::mega

@@ -1,5 +1,5 @@
 // Role producer: one thread. Loads rows and weights of the CTA's tasks, stage by stage. Waits for
-// the tasks' inputs (await_task) and for free stages; signals stage_full.
+// the tasks' inputs (await_task, await_weights) and for free stages; signals stage_full.
 #pragma once
 
 #include "megaflux/layer/mega/readiness_device.cuh"
@@ -34,11 +34,12 @@ __device__ __forceinline__ void load_stage(const CtaView& cta, const Task& task,
 __device__ inline void load_tiles(const CtaView& cta) {
   RingPlace<kStages> stage;
   Tracer tracer(cta.params.trace, TraceLane::kProducer, true);
+  const PulledSlots pulled = cta.pulled();
   bool is_sound = true;
   for (TaskReader reader(cta); reader.next(); reader.done()) {
     const Task task = reader.task();
     tracer.begin();
-    is_sound = is_sound && await_task(cta, task);
+    is_sound = is_sound && await_task(cta, task) && await_weights(cta, pulled, task);
     tracer.end(TraceKind::kAwait, trace_index(task));
     // After a failure the others still get their stages, with whatever lies there, until the
     // scheduler ends the list.

@@ -1,0 +1,162 @@
+// Replica weights that are pulled while the layer runs: right for every number of slots and shape
+// of weights, bound to what the owners hold, and free for their owners once the launch is over.
+#include "layer_mega/forward_rig.cuh"
+
+namespace megaflux {
+namespace {
+
+using test::ForwardRig;
+using test::Knobs;
+using test::kTolerance;
+using test::Outputs;
+using test::reference_y;
+using test::relative_error;
+using test::shape_of;
+
+// Most rows go to experts of rank 0, so that the others host many replicas.
+LayerCase hot_case(const LayerShape& shape, int32_t slots) {
+  LayerCase layer_case = {.name = "",
+                          .shape = shape,
+                          .tokens = {300, 120, 260, 40},
+                          .route = RouteKind::kSkewed,
+                          .replica_slots = slots};
+  if (gpu::size() == gpu::Size::kSanitize) layer_case.tokens = {30, 12, 26, 4};
+  layer_case.block_rows = gpu::by_size(32, 4, 32);
+  return layer_case;
+}
+
+int32_t num_replicas(ForwardRig& rig) {
+  return Plan::from_bytes(rig.session().read_step(0).plan).num_replicas();
+}
+
+TEST(MegaForwardReplicas, AnyNumberOfSlots) {
+  MF_NEEDS_GPUS(1);
+  for (const int32_t slots : {1, 2, 3, 5, 8}) {
+    const StepData data(hot_case(shape_of(16, 2, 128, 192), slots), 41);
+    ForwardRig fixed(data);
+    const Outputs expected = fixed.step();
+    ASSERT_LE(relative_error(expected, reference_y(data)), kTolerance);
+    ForwardRig rig(data, {.planner = PlannerKind::kMegaflux});
+    EXPECT_EQ(rig.step(), expected) << slots;
+    EXPECT_GT(num_replicas(rig), 0) << slots;
+    rig.set_plan(spread_plan(data, data.layer_case.block_rows));
+    EXPECT_EQ(rig.forward(), expected) << slots << ", all slots";
+  }
+}
+
+// Column tiles that are cut off, and pieces that are smaller and larger than a chunk.
+TEST(MegaForwardReplicas, WeightsOfAnyShape) {
+  MF_NEEDS_GPUS(1);
+  for (const auto& [hidden, inter] :
+       {std::pair{64, 64}, {64, 1088}, {320, 192}, {1088, 64}, {832, 448}}) {
+    for (const bool has_bias : {false, true}) {
+      LayerShape shape = shape_of(6, 2, hidden, inter);
+      shape.has_bias = has_bias;
+      shape.gate_order = has_bias ? GateOrder::kUpGate : GateOrder::kGateUp;
+      const StepData data(hot_case(shape, 2), 42);
+      const Outputs expected = ForwardRig(data).step();
+      ForwardRig rig(data);
+      rig.route();
+      rig.set_plan(spread_plan(data, data.layer_case.block_rows));
+      EXPECT_EQ(rig.forward(), expected) << "H " << hidden << ", I " << inter << ", " << has_bias;
+    }
+  }
+}
+
+TEST(MegaForwardReplicas, PlansRingsAndDelaysDoNotShow) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(hot_case(shape_of(12, 3, 192, 320), 3), 43);
+  const Outputs expected = ForwardRig(data).step();
+  for (const Knobs& knobs :
+       {Knobs{}, Knobs{.pool_rows = 128}, Knobs{.pool_rows = 512, .num_sms = 3},
+        Knobs{.pool_rows = 1280, .num_sms = 7, .lag_waves = 9}, Knobs{.num_sms = 1}}) {
+    ForwardRig rig(data, knobs);
+    rig.route();
+    for (uint64_t seed = 1; seed <= gpu::by_size<uint64_t>(6, 1, 40); ++seed) {
+      rig.session().group().set_delay_fuzz(seed);
+      rig.set_plan(random_plan(data, data.layer_case.block_rows, seed));
+      ASSERT_EQ(rig.forward(), expected)
+          << "C " << knobs.pool_rows << ", SMs " << knobs.num_sms << ", seed " << seed;
+    }
+  }
+}
+
+// A rank without experts of its own, whose list begins with a replica.
+TEST(MegaForwardReplicas, RanksThatOwnNothing) {
+  MF_NEEDS_GPUS(1);
+  LayerCase layer_case = hot_case(shape_of(3, 2, 128, 128), 2);
+  layer_case.tokens.resize(5, 50);
+  const StepData data(layer_case, 44);
+  const Outputs expected = ForwardRig(data).step();
+  for (const int64_t pool_rows : {0, 256}) {
+    ForwardRig rig(data, {.pool_rows = pool_rows});
+    rig.route();
+    rig.set_plan(spread_plan(data, layer_case.block_rows));
+    EXPECT_EQ(rig.forward(), expected);
+  }
+}
+
+// What a plan calls resident is not pulled, and the rest is (IC-23 needs both).
+TEST(MegaForwardReplicas, ResidentSlotsAreLeftAlone) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(hot_case(shape_of(8, 2, 128, 128), 2), 45);
+  const Outputs expected = ForwardRig(data).step();
+  ForwardRig rig(data, {.slots = SlotFill::kInPlace});
+  rig.route();
+  const Plan plan = spread_plan(data, data.layer_case.block_rows);
+  rig.set_plan(plan);
+  // Rank 1: slot 0 is resident, slot 1 is not.
+  std::vector<std::byte> bytes(plan.bytes().begin(), plan.bytes().end());
+  const size_t resident = PlanLayout(plan.dims()).slot_resident;
+  ASSERT_GE(plan.slot_expert()[2], 0);
+  ASSERT_GE(plan.slot_expert()[3], 0);
+  bytes[resident + 2] = std::byte{1};
+  for (int32_t i = 0; i < rig.num_local(); ++i) {
+    rig.upload(i, rig.session().head_fields().plan, std::span<const std::byte>(bytes));
+  }
+  rig.session().set_slots(SlotFill::kPulled);
+  rig.spoil_slot(1, 1);
+  EXPECT_EQ(rig.forward(), expected) << "slot 1 is pulled";
+  rig.spoil_slot(1, 0);
+  EXPECT_NE(rig.forward(), expected) << "slot 0 is not";
+}
+
+// Right behind the launch, on its stream, the owners' weights are overwritten.
+TEST(MegaForwardReplicas, OwnersMayOverwriteTheirWeightsAfterTheLaunch) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(hot_case(shape_of(12, 2, 256, 192), 3), 46);
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux});
+  const Outputs expected = rig.step();
+  ASSERT_GT(num_replicas(rig), 0);
+  const cudaStream_t stream = rig.session().group().stream(0);
+  for (int repeat = 0; repeat < gpu::by_size(20, 2, 200); ++repeat) {
+    std::vector<std::vector<std::byte>> before;
+    for (int32_t i = 0; i < rig.num_local(); ++i) before.push_back(rig.rank(i).w1.download());
+    rig.session().group().set_delay_fuzz(1 + repeat);
+    rig.session().forward(rig.tensors());
+    for (int32_t i = 0; i < rig.num_local(); ++i) {
+      MF_CUDA(cudaMemsetAsync(rig.rank(i).w1.data(), 0xff, rig.rank(i).w1.bytes(), stream));
+    }
+    rig.session().group().synchronize();
+    ASSERT_EQ(rig.outputs(), expected) << "repeat " << repeat;
+    for (int32_t i = 0; i < rig.num_local(); ++i) {
+      rig.rank(i).w1.upload(std::span<const std::byte>(before[i]));
+    }
+  }
+}
+
+// Weights that change between two launches of the same routing are the ones that count.
+TEST(MegaForwardReplicas, ChangedWeightsArePulledAnew) {
+  MF_NEEDS_GPUS(1);
+  StepData data(hot_case(shape_of(8, 2, 128, 192), 2), 47);
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux});
+  const Outputs first = rig.step();
+  data.redraw_weights(99);
+  for (int32_t i = 0; i < rig.num_local(); ++i) rig.upload_weights(i);
+  const Outputs second = rig.forward();
+  EXPECT_NE(second, first);
+  EXPECT_LE(relative_error(second, reference_y(data)), kTolerance);
+}
+
+}  // namespace
+}  // namespace megaflux
