@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "megaflux/base/math.h"
+#include "megaflux/comm/device_context.h"
 #include "megaflux/head/device_head_fields.h"
 #include "megaflux/moe/plan_view.h"
 #include "megaflux/moe/routing.h"
