@@ -5,7 +5,7 @@
 Parts, all of them unless --parts names some:
   shapes  two ranks on a device each, large layers; balanced beside stock PyTorch (which takes a GPU a rank), and zipf-k3
   decode  two ranks, 1 to 256 tokens a rank
-  skew    eight ranks on the devices, E = 256, the skewed route families, replicas resident
+  skew    eight ranks on the devices, E = 256, the skewed route families; replicas resident and pulled
 A case that fails is named and the others go on; status 1 says that there was one. A case that does not fit is "not run:
 memory". Standard library only; the stock side takes the python3 that has PyTorch (--python).
 """

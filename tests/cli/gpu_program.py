@@ -191,7 +191,8 @@ class Forwards(NeedsGpu):
             self.assertEqual(sorted(a / b for a, b in record["samples"])[1], record["value"])
         self.assertEqual(records["layer_ms", planned]["samples"],
                          [ours for _, ours in records["skew_speedup", planned]["samples"]])
-        for word in ("virtual", "kappa", "max/mean 1.500", "resident", "second ideal", "math ms", "skew_speedup"):
+        for word in ("virtual", "kappa", "max/mean 1.500", "resident", "second ideal", "math ms", "skew_speedup",
+                     "weights exposed"):
             self.assertIn(word, shown)
 
     def test_one_rank_and_fixed_placement_have_less_to_compare(self):

@@ -20,51 +20,70 @@ constexpr double kLeadMs = 150;
 constexpr double kMostLead = 100;
 constexpr int32_t kMostLaunches = 10000;
 
-// Rigs of the runs from the first one on. A run without slots computes on the weights of an
-// earlier one that has the same owners.
+// The first runs of a case. Runs that differ in their slots alone share a rig, and a run without
+// slots the weights of an earlier one that has the same owners.
 class ForwardRigs {
  public:
-  ForwardRigs(const ForwardBenchCase& bench_case, size_t num_runs) {
-    for (const ForwardRun& run : std::span(bench_case.runs).first(num_runs)) {
-      const int32_t slots = run.plan.dims.replica_slots;
-      std::shared_ptr<RandomWeights> weights = slots == 0 ? weights_of(run.plan.owner_of) : nullptr;
-      if (weights == nullptr) {
-        weights = std::make_shared<RandomWeights>(bench_case.shape, run.plan.owner_of, slots,
-                                                  bench_case.device_of);
-        weights_.push_back(weights);
-      }
-      DeviceSessionConfig config;
-      config.shape = bench_case.shape;
-      config.plan = run.plan;
-      config.pool_rows = bench_case.pool_rows;
-      config.num_sms = bench_case.num_sms;
-      config.lag_waves = bench_case.lag_waves;
-      rigs_.push_back(
-          std::make_unique<LayerRig>(config, bench_case.device_of, weights, run.routing));
+  ForwardRigs(const ForwardBenchCase& bench_case, size_t num_runs)
+      : runs_(std::span(bench_case.runs).first(num_runs)) {
+    for (const ForwardRun& run : runs_) {
+      std::shared_ptr<LayerRig> rig = rig_of(run);
+      if (rig == nullptr) rig = make_rig(bench_case, run);
+      rigs_.push_back(std::move(rig));
     }
   }
   size_t size() const { return rigs_.size(); }
-  LayerRig& operator[](size_t i) { return *rigs_[i]; }
+  // The rig of a run, which launches as that run wants it until another one is asked for.
+  LayerRig& of_run(size_t i) {
+    rigs_[i]->set_slots(runs_[i].is_resident ? SlotFill::kInPlace : SlotFill::kPulled);
+    return *rigs_[i];
+  }
 
  private:
+  std::shared_ptr<LayerRig> rig_of(const ForwardRun& run) const {
+    for (size_t i = 0; i < rigs_.size(); ++i) {
+      if (runs_[i].routing.data() == run.routing.data() &&
+          config_hash(runs_[i].plan) == config_hash(run.plan)) {
+        return rigs_[i];
+      }
+    }
+    return nullptr;
+  }
   std::shared_ptr<RandomWeights> weights_of(std::span<const int32_t> owner_of) const {
     for (const auto& weights : weights_) {
       if (std::ranges::equal(weights->owner_of(), owner_of)) return weights;
     }
     return nullptr;
   }
+  std::shared_ptr<LayerRig> make_rig(const ForwardBenchCase& bench_case, const ForwardRun& run) {
+    const int32_t slots = run.plan.dims.replica_slots;
+    std::shared_ptr<RandomWeights> weights = slots == 0 ? weights_of(run.plan.owner_of) : nullptr;
+    if (weights == nullptr) {
+      weights = std::make_shared<RandomWeights>(bench_case.shape, run.plan.owner_of, slots,
+                                                bench_case.device_of);
+      weights_.push_back(weights);
+    }
+    DeviceSessionConfig config;
+    config.shape = bench_case.shape;
+    config.plan = run.plan;
+    config.pool_rows = bench_case.pool_rows;
+    config.num_sms = bench_case.num_sms;
+    config.lag_waves = bench_case.lag_waves;
+    return std::make_shared<LayerRig>(config, bench_case.device_of, weights, run.routing);
+  }
 
+  std::span<const ForwardRun> runs_;
   std::vector<std::shared_ptr<RandomWeights>> weights_;
-  std::vector<std::unique_ptr<LayerRig>> rigs_;
+  std::vector<std::shared_ptr<LayerRig>> rigs_;  // of each run
 };
 
 void check_bits(const ForwardBenchCase& bench_case, ForwardRigs& rigs) {
   const std::span<const Routing> routing = bench_case.runs[0].routing;
-  const auto first = rigs[0].outputs(0xa0);
+  const auto first = rigs.of_run(0).outputs(0xa0);
   for (size_t i = 1; i < rigs.size(); ++i) {
     if (bench_case.runs[i].routing.data() != routing.data()) continue;
     // Other poison: what neither has written differs.
-    MF_INVARIANT(rigs[i].outputs(static_cast<uint8_t>(0xa0 + i)) == first, "y of run ", i,
+    MF_INVARIANT(rigs.of_run(i).outputs(static_cast<uint8_t>(0xa0 + i)) == first, "y of run ", i,
                  " differs from that of the first run, over the same routing");
   }
 }
@@ -77,14 +96,15 @@ ForwardBenchFigures bench_forward(const ForwardBenchCase& bench_case) {
   ForwardBenchFigures figures;
   std::vector<int32_t> leads;
   for (size_t i = 0; i < rigs.size(); ++i) {
-    figures.runs.push_back({.plan = rigs[i].plan(), .ms = {}});
-    const double ms = rigs[i].run(LaunchKind::kLayer, 3);
+    figures.runs.push_back({.plan = rigs.of_run(i).plan(), .ms = {}});
+    const double ms = rigs.of_run(i).run(LaunchKind::kLayer, 3);
     leads.push_back(static_cast<int32_t>(std::min(std::ceil(kLeadMs / ms), kMostLead)));
     if (i == 0) figures.launches = static_cast<int32_t>(std::clamp(kSampleMs / ms, 2.0, 50.0));
   }
   for (int32_t sample = 0; sample < bench_case.samples; ++sample) {
     for (size_t i = 0; i < rigs.size(); ++i) {
-      figures.runs[i].ms.push_back(rigs[i].run(LaunchKind::kLayer, figures.launches, leads[i]));
+      figures.runs[i].ms.push_back(
+          rigs.of_run(i).run(LaunchKind::kLayer, figures.launches, leads[i]));
     }
   }
   return figures;
@@ -102,7 +122,7 @@ void serve_forward(const ForwardBenchCase& bench_case, std::istream& in, std::os
     MF_CHECK(lead >= 0 && lead <= kMostLaunches, "input: ", what, " ", launches, " ", lead,
              " is outside [0, ", kMostLaunches, "]");
     const auto kind = what == "gemms" ? LaunchKind::kGemms : LaunchKind::kLayer;
-    out << rigs[0].run(kind, launches, lead) << std::endl;
+    out << rigs.of_run(0).run(kind, launches, lead) << std::endl;
   }
   MF_CHECK(in.eof(), "input: a line is no word and two numbers");
 }

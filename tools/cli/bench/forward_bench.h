@@ -18,6 +18,8 @@ namespace megaflux::cli {
 struct ForwardRun {
   PlanConfig plan;                   // owner_of is filled in
   std::span<const Routing> routing;  // [P], T tokens each
+  // Slots hold what the plan wants there before anything is timed; otherwise every launch pulls it.
+  bool is_resident = false;
 };
 
 struct ForwardBenchCase {
@@ -40,10 +42,9 @@ struct ForwardBenchFigures {
   int32_t launches = 0;                 // back to back, of which a sample is the mean
 };
 
-// Samples are taken in turn, one of each run, each behind untimed launches of the same run.
-// Replicas are resident: slots are filled outside the timed part. Throws kInternal if runs over one
-// routing differ in a bit of y, kUnsupported without CUDA or on devices that do not reach each
-// other.
+// Samples are taken in turn, one of each run, each behind untimed launches of the same run. Throws
+// kInternal if runs over one routing differ in a bit of y, kUnsupported without CUDA or on devices
+// that do not reach each other.
 ForwardBenchFigures bench_forward(const ForwardBenchCase& bench_case);
 
 // Runs the first run when it is told to: the other side of a comparison is another process. Says

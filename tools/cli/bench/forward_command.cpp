@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <numeric>
 
@@ -84,7 +85,7 @@ PlanConfig second_ideal_config(const ForwardOptions& options, const LoadTable& l
   return config;
 }
 
-// Planned first; what does not differ from it is left out.
+// Planned first; what does not differ from it is left out. Nothing moves in the ideals.
 std::vector<ForwardSide> make_sides(const ForwardOptions& options, const RouteSet& routes,
                                     const RouteSet& balanced) {
   const PlanOptions& plan = options.bench.plan;
@@ -93,9 +94,12 @@ std::vector<ForwardSide> make_sides(const ForwardOptions& options, const RouteSe
   planned.owner_of = fixed.owner_of;
   std::vector<ForwardSide> sides = {{"planned", {planned, routes.routing}}};
   if (plan.num_ranks > 1) {
-    if (planned.planner != PlannerKind::kFixed) sides.push_back({"fixed", {fixed, routes.routing}});
+    if (planned.planner != PlannerKind::kFixed) {
+      sides.push_back({"resident", {planned, routes.routing, true}});
+      sides.push_back({"fixed", {fixed, routes.routing}});
+    }
     const LoadTable loads = loads_of(routes.routing, options.bench.num_experts);
-    sides.push_back({"second ideal", {second_ideal_config(options, loads), routes.routing}});
+    sides.push_back({"second ideal", {second_ideal_config(options, loads), routes.routing, true}});
   }
   sides.push_back({"ideal", {fixed, balanced.routing}});
   return sides;
@@ -130,14 +134,16 @@ std::string case_of_side(const GpuBenchOptions& options, const ForwardSide& side
   return case_name(options, side.run.plan.dims.replica_slots, route, side.run.plan);
 }
 
-// fixed / planned and second ideal / planned, of the sides that there are.
+// Of each side that is held against planned: side / planned.
 std::vector<ForwardRatio> ratios_of(const std::vector<ForwardSide>& sides,
                                     const ForwardBenchFigures& figures) {
+  static const std::map<std::string, std::string> kNames = {{"fixed", "skew_speedup"},
+                                                            {"second ideal", "ideal_fraction"}};
   std::vector<ForwardRatio> ratios;
   for (size_t i = 1; i < sides.size(); ++i) {
-    if (sides[i].name == "ideal") continue;
-    ForwardRatio ratio{.name = sides[i].name == "fixed" ? "skew_speedup" : "ideal_fraction",
-                       .pairs = {}};
+    const auto name = kNames.find(sides[i].name);
+    if (name == kNames.end()) continue;
+    ForwardRatio ratio{.name = name->second, .pairs = {}};
     std::vector<double> values;
     for (size_t n = 0; n < figures.runs[i].ms.size(); ++n) {
       ratio.pairs.push_back({figures.runs[i].ms[n], figures.runs[0].ms[n]});
@@ -153,7 +159,7 @@ std::vector<ForwardRatio> ratios_of(const std::vector<ForwardSide>& sides,
 std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardReport& report) {
   std::vector<FigureLine> lines;
   for (size_t i = 0; i < report.sides.size(); ++i) {
-    if (report.sides[i].name == "second ideal") continue;
+    if (report.sides[i].run.is_resident) continue;
     const std::vector<double>& ms = report.figures.runs[i].ms;
     lines.push_back(
         {{.name = "layer_ms", .unit = "ms", .value = simulate::percentile(ms, 50), .samples = &ms},

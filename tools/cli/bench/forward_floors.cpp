@@ -16,7 +16,8 @@ struct Flow {
         rows(num_ranks),
         experts(num_ranks),
         link_rows(static_cast<size_t>(devices) * devices),
-        link_tokens(link_rows.size()) {}
+        link_tokens(link_rows.size()),
+        replicas(link_rows.size()) {}
   size_t link(int32_t from, int32_t to) const {
     return static_cast<size_t>(from) * num_devices + to;
   }
@@ -26,6 +27,7 @@ struct Flow {
   std::vector<int64_t> experts;      // [P] whose weights a rank reads
   std::vector<int64_t> link_rows;    // [source device, host device]
   std::vector<int64_t> link_tokens;  // the same, a token once for each rank
+  std::vector<int64_t> replicas;     // [owner's device, host device] whose weights move
 };
 
 // Follows rows in global row order through the instances of their experts.
@@ -75,18 +77,36 @@ Flow flow_of(const PlacedRouting& placed) {
   return flow;
 }
 
+void add_replicas(const PlacedRouting& placed, Flow& flow) {
+  for (int32_t expert = 0; expert < placed.plan.dims().num_experts; ++expert) {
+    const int32_t owner = placed.plan.owner_of()[expert];
+    for (const Instance& instance : placed.plan.instances_of(expert)) {
+      if (instance.slot < 0) continue;
+      ++flow.replicas[flow.link(placed.device_of[owner], placed.device_of[instance.rank])];
+    }
+  }
+}
+
+// Bytes of a token or result, and of an expert.
+struct Sizes {
+  int64_t row = 0;
+  int64_t expert = 0;
+};
+
 // Bytes in the busiest direction of a device: tokens as `dispatched` says, results row by row.
-int64_t busiest_link(const Flow& flow, const std::vector<int64_t>& dispatched, int64_t row_bytes) {
+int64_t busiest_link(const Flow& flow, const std::vector<int64_t>& dispatched, const Sizes& sizes) {
   int64_t most = 0;
   for (int32_t device = 0; device < flow.num_devices; ++device) {
     int64_t in = 0, out = 0;
     for (int32_t peer = 0; peer < flow.num_devices; ++peer) {
       if (peer == device) continue;
       const size_t to_peer = flow.link(device, peer), from_peer = flow.link(peer, device);
-      in += dispatched[from_peer] + flow.link_rows[to_peer];
-      out += dispatched[to_peer] + flow.link_rows[from_peer];
+      in += (dispatched[from_peer] + flow.link_rows[to_peer]) * sizes.row +
+            flow.replicas[from_peer] * sizes.expert;
+      out += (dispatched[to_peer] + flow.link_rows[from_peer]) * sizes.row +
+             flow.replicas[to_peer] * sizes.expert;
     }
-    most = std::max({most, in * row_bytes, out * row_bytes});
+    most = std::max({most, in, out});
   }
   return most;
 }
@@ -98,9 +118,12 @@ double forward_flops(const LayerShape& shape, int64_t rows) {
 }
 
 ForwardFloors forward_floors(const LayerShape& shape, const PlacedRouting& placed) {
-  const Flow flow = flow_of(placed);
+  Flow flow = flow_of(placed);
+  if (!placed.is_resident) add_replicas(placed, flow);
   constexpr int64_t kBytes = 2;  // of bf16
-  const int64_t expert_bytes = kBytes * (shape.w1_elements() + shape.w2_elements());
+  const Sizes sizes = {.row = kBytes * shape.hidden,
+                       .expert = kBytes * (shape.w1_elements() + shape.w2_elements())};
+  // A row and its result, and its activations twice.
   const int64_t row_bytes = 2 * kBytes * (int64_t{shape.hidden} + shape.inter);
   std::vector<int64_t> memory(flow.num_devices);
   std::vector<int32_t> hosted(flow.num_devices);
@@ -108,16 +131,22 @@ ForwardFloors forward_floors(const LayerShape& shape, const PlacedRouting& place
   ForwardFloors floors;
   for (size_t rank = 0; rank < flow.rows.size(); ++rank) {
     const int32_t device = placed.device_of[rank];
-    memory[device] += flow.experts[rank] * expert_bytes + flow.rows[rank] * row_bytes;
+    memory[device] += flow.experts[rank] * sizes.expert + flow.rows[rank] * row_bytes;
     const double ms = forward_flops(shape, flow.rows[rank]) * hosted[device] / kFlopsPerMs;
     floors.math_ms = std::max(floors.math_ms, ms);
   }
-  floors.memory_ms = static_cast<double>(std::ranges::max(memory)) / kMemoryPerMs;
-  const int64_t hidden_bytes = kBytes * shape.hidden;
-  floors.link_rows_ms =
-      static_cast<double>(busiest_link(flow, flow.link_rows, hidden_bytes)) / kLinkPerMs;
-  floors.link_tokens_ms =
-      static_cast<double>(busiest_link(flow, flow.link_tokens, hidden_bytes)) / kLinkPerMs;
+  // Weights on their way are read at the owner and written at the host.
+  for (int32_t from = 0; from < flow.num_devices; ++from) {
+    for (int32_t to = 0; to < flow.num_devices; ++to) {
+      const int64_t bytes = flow.replicas[flow.link(from, to)] * sizes.expert;
+      memory[from] += bytes;
+      memory[to] += bytes;
+    }
+  }
+  const auto ms_of = [](int64_t bytes, double rate) { return static_cast<double>(bytes) / rate; };
+  floors.memory_ms = ms_of(std::ranges::max(memory), kMemoryPerMs);
+  floors.link_rows_ms = ms_of(busiest_link(flow, flow.link_rows, sizes), kLinkPerMs);
+  floors.link_tokens_ms = ms_of(busiest_link(flow, flow.link_tokens, sizes), kLinkPerMs);
   return floors;
 }
 

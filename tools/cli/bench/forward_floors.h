@@ -19,8 +19,9 @@ namespace megaflux::cli {
 struct ForwardFloors {
   double math_ms = 0;    // of the rank with most rows, at its part of a device's rate
   double memory_ms = 0;  // of the device with most bytes, each once
-  // Of the device with most bytes in one direction; 0 with one device. Results go back row by row
-  // in both, since y sums them in the order of k.
+  // Of the device with most bytes in one direction; 0 with one device. Weights of replicas that are
+  // not resident count, and results go back row by row in both, since y sums them in the order of
+  // k.
   double link_rows_ms = 0;    // tokens row by row as well
   double link_tokens_ms = 0;  // a token once to each rank that computes it
 };
@@ -29,6 +30,7 @@ struct PlacedRouting {
   const Plan& plan;
   std::span<const Routing> routing;    // [P]
   std::span<const int32_t> device_of;  // [P]
+  bool is_resident = false;            // no weights move
 };
 
 ForwardFloors forward_floors(const LayerShape& shape, const PlacedRouting& placed);

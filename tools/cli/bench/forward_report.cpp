@@ -30,9 +30,10 @@ void print_side(const ForwardReport& report, size_t i, int32_t num_devices) {
   const auto rate = [&](int64_t rows) {
     return forward_flops(report.shape, rows) / (ms * 1e9 * num_devices);
   };
-  const ForwardFloors floors = forward_floors(
-      report.shape,
-      {.plan = figures.plan, .routing = side.run.routing, .device_of = report.device_of});
+  const ForwardFloors floors = forward_floors(report.shape, {.plan = figures.plan,
+                                                             .routing = side.run.routing,
+                                                             .device_of = report.device_of,
+                                                             .is_resident = side.run.is_resident});
   fmt::print(
       "{:<13}{:>9.3f} {:>19} {:>9} {:>7.3f} {:>9} {:>6}/{:<6} {:>4} {:>6.0f} {:>6.0f} "
       "{:>8.3f} {:>8.3f}",
@@ -41,6 +42,18 @@ void print_side(const ForwardReport& report, size_t i, int32_t num_devices) {
       rate(loads.total_rows()), rate(padded), floors.math_ms, floors.memory_ms);
   if (num_devices > 1) fmt::print(" {:>8.3f} {:>8.3f}", floors.link_rows_ms, floors.link_tokens_ms);
   fmt::print("\n");
+}
+
+// What the weights of replicas cost: planned - resident, sample by sample.
+void print_exposed(const ForwardReport& report) {
+  for (size_t i = 0; i < report.sides.size(); ++i) {
+    if (report.sides[i].name != "resident") continue;
+    std::vector<double> us;
+    for (size_t n = 0; n < report.figures.runs[i].ms.size(); ++n) {
+      us.push_back(1000 * (report.figures.runs[0].ms[n] - report.figures.runs[i].ms[n]));
+    }
+    fmt::print("weights exposed {:.1f} us\n", simulate::percentile(us, 50));
+  }
 }
 
 }  // namespace
@@ -54,9 +67,8 @@ void print_forward(const GpuBenchOptions& options, const ForwardReport& report) 
              report.route.kappa, report.route.imbalance, report.route.active_experts,
              report.shape.num_experts);
   fmt::print(
-      "median of {}, each {} launches back to back, head included; replicas are resident: slots "
-      "are "
-      "filled outside the timed part\n\n",
+      "median of {}, each {} launches back to back, head included; weights of planned replicas are "
+      "pulled meanwhile,\nthose of resident and of the second ideal lie in their slots before\n\n",
       plural(static_cast<int64_t>(report.figures.runs[0].ms.size()), "sample"),
       report.figures.launches);
   fmt::print("{:<13}{:>9} {:>19} {:>9} {:>7} {:>9} {:>13} {:>4} {:>6} {:>6} {:>8} {:>8}", "", "ms",
@@ -70,6 +82,7 @@ void print_forward(const GpuBenchOptions& options, const ForwardReport& report) 
   for (const ForwardRatio& ratio : report.ratios) {
     fmt::print("{} {:.4f}\n", ratio.name, ratio.value);
   }
+  print_exposed(report);
 }
 
 }  // namespace megaflux::cli

@@ -12,7 +12,7 @@ namespace megaflux::cli {
 
 // A run of the case, as people call it.
 struct ForwardSide {
-  std::string name;  // "fixed", "planned", "second ideal", "ideal"
+  std::string name;  // "planned", "resident", "fixed", "second ideal", "ideal"
   ForwardRun run;
 };
 

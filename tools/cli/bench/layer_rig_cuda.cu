@@ -35,6 +35,8 @@ size_t bf16_bytes(int64_t count) {
 }
 
 constexpr float kWeightScale = 0.05f;
+// Of every byte, a bf16 of two such is a NaN.
+constexpr int kNan = 0xff;
 
 // What the head has left on rank 0, as on all others.
 Plan plan_left(const DeviceSession& session) {
@@ -48,21 +50,28 @@ Plan plan_left(const DeviceSession& session) {
 
 RandomWeights::RandomWeights(const LayerShape& shape, std::span<const int32_t> owner_of,
                              int32_t slots, std::span<const int32_t> device_of)
-    : shape_(shape),
-      owner_of_(owner_of.begin(), owner_of.end()),
-      device_of_(device_of.begin(), device_of.end()) {
+    : owner_of_(owner_of.begin(), owner_of.end()) {
   const auto num_ranks = static_cast<int32_t>(device_of.size());
   const std::vector<int32_t> owned = owned_experts(owner_of, num_ranks);
+  const int64_t w1 = shape.w1_elements(), w2 = shape.w2_elements();
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
+    const CurrentDevice current(device_of[rank]);
     const int64_t places = owned[rank] + slots;
-    pools_.push_back(
-        {.num_owned = owned[rank],
-         .w1 = DeviceMemory(device_of[rank], bf16_bytes(places * shape.w1_elements())),
-         .w2 = DeviceMemory(device_of[rank], bf16_bytes(places * shape.w2_elements()))});
+    Pool pool = {.num_owned = owned[rank],
+                 .w1 = DeviceMemory(device_of[rank], bf16_bytes(places * w1)),
+                 .w2 = DeviceMemory(device_of[rank], bf16_bytes(places * w2))};
+    MF_CUDA(cudaMemset(pool.w1.data(), kNan, pool.w1.bytes()));
+    MF_CUDA(cudaMemset(pool.w2.data(), kNan, pool.w2.bytes()));
+    pools_.push_back(std::move(pool));
   }
   const std::vector<int32_t> local = local_index_of(owner_of, num_ranks);
   for (int32_t expert = 0; expert < shape.num_experts; ++expert) {
-    fill(owner_of[expert], local[expert], expert);
+    const Pool& pool = pools_[owner_of[expert]];
+    const CurrentDevice current(device_of[owner_of[expert]]);
+    const uint64_t seed = 2 * static_cast<uint64_t>(expert) + 1;
+    fill_random(bf16_at(pool.w1) + local[expert] * w1, w1, kWeightScale, seed);
+    fill_random(bf16_at(pool.w2) + local[expert] * w2, w2, kWeightScale, seed + 1);
+    MF_CUDA(cudaDeviceSynchronize());
   }
 }
 
@@ -73,24 +82,6 @@ std::vector<MegaWeights> RandomWeights::pools(int32_t slots) const {
         {.num_weights = pool.num_owned + slots, .w1 = bf16_at(pool.w1), .w2 = bf16_at(pool.w2)});
   }
   return pools;
-}
-
-void RandomWeights::fill_slots(const Plan& plan) {
-  const int32_t slots = plan.dims().replica_slots;
-  const std::span<const int32_t> held = plan.slot_expert();
-  for (int32_t i = 0; i < static_cast<int32_t>(held.size()); ++i) {
-    const int32_t rank = i / slots;
-    if (held[i] >= 0) fill(rank, pools_[rank].num_owned + i % slots, held[i]);
-  }
-}
-
-void RandomWeights::fill(int32_t rank, int32_t place, int32_t expert) {
-  const CurrentDevice current(device_of_[rank]);
-  const int64_t w1 = shape_.w1_elements(), w2 = shape_.w2_elements();
-  const uint64_t seed = 2 * static_cast<uint64_t>(expert) + 1;
-  fill_random(bf16_at(pools_[rank].w1) + place * w1, w1, kWeightScale, seed);
-  fill_random(bf16_at(pools_[rank].w2) + place * w2, w2, kWeightScale, seed + 1);
-  MF_CUDA(cudaDeviceSynchronize());
 }
 
 LayerRig::LayerRig(DeviceSessionConfig config, std::span<const int32_t> device_of,
@@ -112,7 +103,6 @@ LayerRig::LayerRig(DeviceSessionConfig config, std::span<const int32_t> device_o
   session_->route(tensors_);
   session_->group().synchronize();
   plan_ = plan_left(*session_);
-  weights_->fill_slots(plan_);
   run(LaunchKind::kLayer, 3);
 }
 

@@ -5,8 +5,8 @@
 //   LayerRig rig(config, device_of, weights, routing);
 //   const double ms = rig.run(LaunchKind::kLayer, 10);
 //
-// Replicas are resident: the slots hold what the plan of this routing wants there before anything
-// is timed.
+// Slots are poisoned, and only launches that pull weights fill them. Those that a rig makes before
+// anything is timed do, so that replicas may be resident from then on.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -34,8 +34,6 @@ class RandomWeights {
 
   // [P], with the first `slots` of the slots.
   std::vector<MegaWeights> pools(int32_t slots) const;
-  // Puts into the slots what `plan` wants there.
-  void fill_slots(const Plan& plan);
   std::span<const int32_t> owner_of() const { return owner_of_; }
 
  private:
@@ -43,11 +41,8 @@ class RandomWeights {
     int32_t num_owned = 0;
     DeviceMemory w1, w2;
   };
-  void fill(int32_t rank, int32_t place, int32_t expert);
 
-  LayerShape shape_;
   std::vector<int32_t> owner_of_;
-  std::vector<int32_t> device_of_;
   std::vector<Pool> pools_;  // [P]
 };
 
@@ -66,6 +61,8 @@ class LayerRig {
   DeviceSession& session() { return *session_; }
   // What the head plans at every launch.
   const Plan& plan() const { return plan_; }
+  // How the next launches come by the weights of replicas.
+  void set_slots(SlotFill slots) { session_->set_slots(slots); }
   // Milliseconds a launch, back to back on one stream a device from a place where all devices have
   // met; the slowest device counts. `lead` launches that are not timed go right before them.
   double run(LaunchKind kind, int32_t launches, int32_t lead = 0);
