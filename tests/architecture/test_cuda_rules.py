@@ -66,6 +66,7 @@ CASES = {
         [
             ("src/megaflux/trace/x_cuda.cu", ""),
             ("src/megaflux/layer/reference/x_device.cuh", ""),
+            ("src/megaflux/layer/x_cuda.cu", ""),
             ("src/megaflux/moe/x_cuda.cu", ""),
             ("src/megaflux/x_cuda.h", ""),
             ("tools/viewer/x.cu", ""),
@@ -78,6 +79,7 @@ CASES = {
             ("src/megaflux/plan/x_cuda.h", ""),
             ("src/megaflux/moe/x_device.cuh", ""),
             ("src/megaflux/layer/mega/roles/x_kernel.cuh", ""),
+            ("src/megaflux/layer/x_device.cuh", ""),
             ("tests/plan/test_x.cu", ""),
         ],
     ),

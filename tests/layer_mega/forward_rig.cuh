@@ -23,7 +23,8 @@ namespace megaflux::test {
 // What of a forward does not show in its result.
 struct Knobs {
   PlannerKind planner = PlannerKind::kFixed;
-  SlotFill slots = SlotFill::kPulled;
+  ReplicaTransfer transfer = ReplicaTransfer::kPipelined;
+  bool keeps_replicas = false;
   int64_t pool_rows = 0;
   int32_t num_sms = 0;
   int32_t lag_waves = 2;
@@ -109,7 +110,7 @@ struct RankTensors {
 class ForwardRig {
  public:
   explicit ForwardRig(const StepData& data, const Knobs& knobs = {})
-      : data_(data), slots_(knobs.slots) {
+      : data_(data), transfer_(knobs.transfer) {
     std::vector<MegaWeights> pools;
     for (int32_t rank = 0; rank < data.num_ranks(); ++rank) {
       if (knobs.process != nullptr && knobs.process->rank != rank) continue;
@@ -125,7 +126,7 @@ class ForwardRig {
     session_ = std::make_unique<DeviceSession>(
         config_of(data, knobs), pools,
         [&](const Layout& layout) { return make_group(knobs, layout); });
-    session_->set_slots(knobs.slots);
+    session_->set_transfer(knobs.transfer);
     for (size_t i = 0; i < ranks_.size(); ++i) {
       tensors_.push_back({.x = ranks_[i].x.data(),
                           .y = ranks_[i].y.data(),
@@ -159,7 +160,7 @@ class ForwardRig {
   void route() {
     session_->route(tensors_);
     session_->group().synchronize();
-    if (slots_ == SlotFill::kPulled) return;
+    if (transfer_ != ReplicaTransfer::kInPlace) return;
     const std::vector<std::byte> bytes = session_->read_step(0).plan;
     PlanHeader header;
     std::copy_n(bytes.begin(), sizeof(header), reinterpret_cast<std::byte*>(&header));
@@ -168,14 +169,14 @@ class ForwardRig {
   // In the place of what the head has planned.
   void set_plan(const Plan& plan) {
     session_->put_plan(plan, data_.loads());
-    if (slots_ == SlotFill::kInPlace) fill_slots(plan);
+    if (transfer_ == ReplicaTransfer::kInPlace) fill_slots(plan);
   }
   // One forward over poisoned memory.
   Outputs forward() {
     for (int32_t i = 0; i < num_local(); ++i) {
       ranks_[i].y.poison();
       poison(i, session_->fields().results);
-      if (slots_ == SlotFill::kPulled) poison_slots(i);
+      if (transfer_ != ReplicaTransfer::kInPlace) poison_slots(i);
     }
     session_->compute(tensors_);
     session_->group().synchronize();
@@ -272,6 +273,7 @@ class ForwardRig {
     config.plan.owner_of = data.owner_of;
     config.ranks_per_device =
         knobs.process != nullptr ? 1 : ceil_div(data.num_ranks(), knobs.num_devices);
+    config.keeps_replicas = knobs.keeps_replicas;
     config.pool_rows = knobs.pool_rows;
     config.num_sms = knobs.num_sms;
     config.lag_waves = knobs.lag_waves;
@@ -290,7 +292,7 @@ class ForwardRig {
   }
 
   const StepData& data_;
-  SlotFill slots_;
+  ReplicaTransfer transfer_;
   // Of the ranks of this process.
   std::vector<int32_t> hosted_, device_of_;
   std::vector<RankTensors> ranks_;

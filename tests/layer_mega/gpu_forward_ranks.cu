@@ -112,7 +112,7 @@ TEST(MegaForwardRanks, WeightsInPlaceGiveTheSameBits) {
   MF_NEEDS_GPUS(1);
   const StepData data(skewed_case(), 18);
   const Outputs expected = ForwardRig(data).step();
-  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .slots = SlotFill::kInPlace});
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .transfer = ReplicaTransfer::kInPlace});
   EXPECT_EQ(rig.step(), expected);
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     rig.set_plan(random_plan(data, 128, seed));

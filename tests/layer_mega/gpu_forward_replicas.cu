@@ -101,7 +101,7 @@ TEST(MegaForwardReplicas, ResidentSlotsAreLeftAlone) {
   MF_NEEDS_GPUS(1);
   const StepData data(hot_case(shape_of(8, 2, 128, 128), 2), 45);
   const Outputs expected = ForwardRig(data).step();
-  ForwardRig rig(data, {.slots = SlotFill::kInPlace});
+  ForwardRig rig(data, {.transfer = ReplicaTransfer::kInPlace});
   rig.route();
   const Plan plan = spread_plan(data, data.layer_case.block_rows);
   rig.set_plan(plan);
@@ -114,7 +114,7 @@ TEST(MegaForwardReplicas, ResidentSlotsAreLeftAlone) {
   for (int32_t i = 0; i < rig.num_local(); ++i) {
     rig.upload(i, rig.session().head_fields().plan, std::span<const std::byte>(bytes));
   }
-  rig.session().set_slots(SlotFill::kPulled);
+  rig.session().set_transfer(ReplicaTransfer::kPipelined);
   rig.spoil_slot(1, 1);
   EXPECT_EQ(rig.forward(), expected) << "slot 1 is pulled";
   rig.spoil_slot(1, 0);
@@ -156,6 +156,59 @@ TEST(MegaForwardReplicas, ChangedWeightsArePulledAnew) {
   const Outputs second = rig.forward();
   EXPECT_NE(second, first);
   EXPECT_LE(relative_error(second, reference_y(data)), kTolerance);
+}
+
+TEST(MegaForwardReplicas, StagedWeightsGiveTheSameBits) {
+  MF_NEEDS_GPUS(1);
+  for (const bool has_bias : {false, true}) {
+    LayerShape shape = shape_of(12, 3, 320, 192);
+    shape.has_bias = has_bias;
+    const StepData data(hot_case(shape, 3), 48);
+    const Outputs expected = ForwardRig(data).step();
+    ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .transfer = ReplicaTransfer::kStaged});
+    EXPECT_EQ(rig.step(), expected);
+    EXPECT_GT(num_replicas(rig), 0);
+    for (uint64_t seed = 1; seed <= gpu::by_size<uint64_t>(6, 1, 40); ++seed) {
+      rig.session().group().set_delay_fuzz(seed);
+      rig.set_plan(random_plan(data, data.layer_case.block_rows, seed));
+      ASSERT_EQ(rig.forward(), expected) << "seed " << seed;
+    }
+  }
+}
+
+Plan plan_of(ForwardRig& rig) {
+  return Plan::from_bytes(rig.session().read_step(0).plan);
+}
+
+// Slots are keyed by layer and weight version, and what moves is what no slot holds.
+TEST(MegaForwardReplicas, KeptReplicasAreResident) {
+  MF_NEEDS_GPUS(1);
+  StepData data(hot_case(shape_of(8, 2, 128, 192), 2), 49);
+  const Outputs expected = ForwardRig(data).step();
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .keeps_replicas = true});
+  const auto step = [&](int32_t layer, uint64_t version) {
+    const DeviceHeadStep key = {.layer = layer, .weight_version = version};
+    rig.session().route(rig.tensors(), key);
+    rig.session().compute(rig.tensors(), key);
+    rig.session().group().synchronize();
+    return rig.outputs();
+  };
+  EXPECT_EQ(step(0, 1), expected);
+  const int32_t copies = plan_of(rig).header().num_copies;
+  ASSERT_GT(copies, 0);
+  EXPECT_EQ(step(0, 1), expected);
+  EXPECT_EQ(plan_of(rig).header().num_copies, 0) << "the same weights again";
+  data.redraw_weights(98);
+  for (int32_t i = 0; i < rig.num_local(); ++i) rig.upload_weights(i);
+  EXPECT_LE(relative_error(step(0, 2), reference_y(data)), kTolerance) << "another version";
+  EXPECT_EQ(plan_of(rig).header().num_copies, copies);
+  step(1, 2);
+  EXPECT_EQ(plan_of(rig).header().num_copies, copies) << "another layer";
+  step(1, 2);
+  EXPECT_EQ(plan_of(rig).header().num_copies, 0);
+  rig.session().recover();
+  step(1, 2);
+  EXPECT_EQ(plan_of(rig).header().num_copies, copies) << "recovered";
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ namespace megaflux {
 
 inline constexpr int32_t kWeightPieceBytes = 32 * 1024;
 
+enum class Matrix : uint8_t { kW1, kW2 };
+
 // Where the weights of an expert lie at its owner, as the reader reaches them.
 struct ExpertSource {
   const std::byte* w1 = nullptr;  // [2I, H]

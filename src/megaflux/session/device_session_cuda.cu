@@ -36,13 +36,22 @@ MegaConfig mega_config_of(const DeviceSessionConfig& config) {
                         sms_of(device) / config.ranks_per_device);
 }
 
-PlannedFields planned_of(const DeviceHeadFields& head) {
-  return {.routes = head.routes,
-          .source_begin = head.source_begin,
-          .route_offsets = head.route_offsets,
-          .plan = head.plan,
-          .work = head.work,
-          .parts = head.parts};
+PlannedFields planned_of(const DeviceHeadFields& head, const PlanDims& dims) {
+  PlannedFields planned = planned_for(dims);
+  planned.routes = head.routes;
+  planned.source_begin = head.source_begin;
+  planned.route_offsets = head.route_offsets;
+  planned.plan = head.plan;
+  planned.work = head.work;
+  planned.parts = head.parts;
+  return planned;
+}
+
+WeightPool pool_of(const MegaWeights& weights) {
+  return {.w1 = static_cast<std::byte*>(weights.w1),
+          .w2 = static_cast<std::byte*>(weights.w2),
+          .b1 = weights.b1,
+          .b2 = weights.b2};
 }
 
 }  // namespace
@@ -50,6 +59,7 @@ PlannedFields planned_of(const DeviceHeadFields& head) {
 DeviceSession::DeviceSession(const DeviceSessionConfig& config,
                              std::span<const MegaWeights> weights, const GroupMaker& make_group) {
   check_device_config(config.plan);
+  keeps_replicas_ = config.keeps_replicas;
   mega_ = mega_config_of(config);
   const HeadConfig head_config = {.plan = config.plan,
                                   .topk = config.shape.topk,
@@ -61,7 +71,7 @@ DeviceSession::DeviceSession(const DeviceSessionConfig& config,
   head_fields_ = add_device_head_fields(
       layout, head_config, {.max_ctas = sms_of(device), .report_bytes = sizeof(DevicePlanReport)});
   fields_ = add_mega_fields(layout, mega_);
-  planned_ = planned_of(head_fields_);
+  planned_ = planned_of(head_fields_, config.plan.dims);
   group_ = make_group(layout);
   for (size_t i = 0; i < group_->num_devices(); ++i) {
     const auto count = static_cast<int32_t>(group_->ranks_on(i).size());
@@ -71,20 +81,54 @@ DeviceSession::DeviceSession(const DeviceSessionConfig& config,
   }
   MF_CHECK(weights.size() == static_cast<size_t>(num_local_), "weights: of ", weights.size(),
            " ranks, this process hosts ", num_local_);
-  const std::vector<ExpertSource> sources =
-      mega_.replica_slots > 0 ? find_sources(config.plan, weights) : std::vector<ExpertSource>{};
+  add_sides(config, head_config, weights);
+  clear_slots();
+}
+
+void DeviceSession::add_sides(const DeviceSessionConfig& config, const HeadConfig& head,
+                              std::span<const MegaWeights> weights) {
+  const bool has_slots = mega_.replica_slots > 0;
+  std::vector<ExpertSource> sources;
+  if (has_slots) sources = find_sources(config.plan, weights);
   for (size_t i = 0; i < group_->num_devices(); ++i) {
     const CurrentDevice current(group_->device(i));
     Side side;
     side.first = sides_.empty() ? 0 : sides_.back().first + sides_.back().count;
     side.count = static_cast<int32_t>(group_->ranks_on(i).size());
-    side.head = std::make_unique<DeviceHead>(head_config, head_fields_, group_->ranks_on(i));
-    side.planner = std::make_unique<DevicePlanner>(
-        config.plan, group_->device(i), std::max<int64_t>(1, max_step_rows(head_config)));
-    side.forward = std::make_unique<MegaForward>(mega_, fields_,
-                                                 weights.subspan(side.first, side.count), sources);
+    side.head = std::make_unique<DeviceHead>(head, head_fields_, group_->ranks_on(i));
+    side.planner = std::make_unique<DevicePlanner>(config.plan, group_->device(i),
+                                                   std::max<int64_t>(1, max_step_rows(head)));
+    const auto here = weights.subspan(side.first, side.count);
+    side.forward = std::make_unique<MegaForward>(mega_, fields_, here, sources);
+    if (has_slots) {
+      std::vector<WeightPool> pools;
+      for (const MegaWeights& of_rank : here) pools.push_back(pool_of(of_rank));
+      side.distribute =
+          std::make_unique<DistributeWeights>(DistributeConfig{.w1_cut = mega_.w1_cut(),
+                                                               .w2_cut = mega_.w2_cut(),
+                                                               .config_hash = config_hash(mega_),
+                                                               .num_sms = mega_.num_sms},
+                                              pools, sources);
+    }
     sides_.push_back(std::move(side));
   }
+}
+
+void DeviceSession::clear_slots() {
+  filled_for_.reset();
+  for (int32_t i = 0; i < num_local_; ++i) {
+    MF_CUDA(cudaMemset(at_base(base(i), fields_.slot_experts), 0xff,
+                       fields_.slot_experts.count * sizeof(int32_t)));
+  }
+  for (size_t i = 0; i < group_->num_devices(); ++i) {
+    const CurrentDevice current(group_->device(i));
+    MF_CUDA(cudaDeviceSynchronize());
+  }
+}
+
+void DeviceSession::recover() {
+  group_->recover();
+  clear_slots();
 }
 
 std::vector<ExpertSource> DeviceSession::find_sources(const PlanConfig& plan,
@@ -156,7 +200,11 @@ void DeviceSession::route(std::span<const ForwardTensors> ranks, const DeviceHea
     const Side& side = sides_[device_idx];
     std::vector<RoutingView> routings;
     for (int32_t i = 0; i < side.count; ++i) routings.push_back(ranks[side.first + i].routing);
-    launch_head(context, *side.head, side.head->params(routings, step), *side.planner, stream);
+    DeviceHeadStep here = step;
+    if (keeps_replicas_ && filled_for_ == std::pair(step.layer, step.weight_version)) {
+      here.resident = at_base(group_->base(device_idx, 0), fields_.slot_experts);
+    }
+    launch_head(context, *side.head, side.head->params(routings, here), *side.planner, stream);
   });
 }
 
@@ -177,15 +225,23 @@ void DeviceSession::share_tokens(const Side& side, std::span<const ForwardTensor
 void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
                             Streams streams) {
   check_count(ranks);
+  if (transfer_ == ReplicaTransfer::kStaged && mega_.replica_slots > 0) {
+    launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
+      sides_[device_idx].distribute->launch(context, {.planned = planned_, .layer = step.layer},
+                                            stream);
+    });
+  }
+  filled_for_ = std::pair(step.layer, step.weight_version);
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     const Side& side = sides_[device_idx];
     share_tokens(side, ranks, stream);
-    const ForwardInputs inputs = {.ranks = ranks.subspan(side.first, side.count),
-                                  .planned = planned_,
-                                  .layer = step.layer,
-                                  .slots = slots_,
-                                  .stages = stages_,
-                                  .trace = traces_.empty() ? TraceBuffer{} : traces_[device_idx]};
+    const ForwardInputs inputs = {
+        .ranks = ranks.subspan(side.first, side.count),
+        .planned = planned_,
+        .layer = step.layer,
+        .slots = transfer_ == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
+        .stages = stages_,
+        .trace = traces_.empty() ? TraceBuffer{} : traces_[device_idx]};
     side.forward->launch(context, inputs, stream);
   });
 }

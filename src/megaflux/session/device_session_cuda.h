@@ -22,12 +22,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "megaflux/comm/device_group_cuda.h"
 #include "megaflux/head/device_head_cuda.h"
 #include "megaflux/layer/mega/forward_cuda.h"
+#include "megaflux/layer/staged/distribute_weights_cuda.h"
 #include "megaflux/moe/load_table.h"
 #include "megaflux/plan/device_planner_cuda.h"
 
@@ -41,6 +44,14 @@ struct DeviceSessionConfig {
   int64_t pool_rows = 0;         // C, rows a rank; 0 = ceil(1.25 T_max K) + 128 (E_local + s)
   int32_t num_sms = 0;           // of a rank in a forward; 0 = those of a device, dealt out evenly
   int32_t lag_waves = 2;         // mega_config.h
+  bool keeps_replicas = false;   // slots stay valid across calls, keyed by layer and weight version
+};
+
+// How the weights of replicas come into their slots.
+enum class ReplicaTransfer : uint8_t {
+  kPipelined,  // while the forward runs
+  kStaged,     // in a launch of their own ahead of it
+  kInPlace,    // the caller has put there what the plan wants
 };
 
 // What the session sees of a step on one rank.
@@ -90,10 +101,12 @@ class DeviceSession {
   void put_plan(const Plan& plan, const LoadTable& loads);
   // How the next computes come by the weights of replicas, which stages they do alone, and into
   // which buffers they trace, one a device.
-  void set_slots(SlotFill slots) { slots_ = slots; }
+  void set_transfer(ReplicaTransfer transfer) { transfer_ = transfer; }
   void set_stages(ForwardStages stages) { stages_ = stages; }
   void set_traces(std::vector<TraceBuffer> traces) { traces_ = std::move(traces); }
 
+  // Collective, as the group's recover(); no slot is taken to be filled any more.
+  void recover();
   // Throws what the launches that have ended have to say: the group's check_sound, then the heads'.
   void check();
   // What the last route left on a rank; waits for the device.
@@ -104,7 +117,8 @@ class DeviceSession {
     std::unique_ptr<DeviceHead> head;
     std::unique_ptr<DevicePlanner> planner;
     std::unique_ptr<MegaForward> forward;
-    int32_t first = 0;  // local index of its first rank
+    std::unique_ptr<DistributeWeights> distribute;  // with slots
+    int32_t first = 0;                              // local index of its first rank
     int32_t count = 0;
   };
 
@@ -113,6 +127,11 @@ class DeviceSession {
   // Where the experts' weights lie at their owners, [E].
   std::vector<ExpertSource> find_sources(const PlanConfig& plan,
                                          std::span<const MegaWeights> weights) const;
+  // Heads, planners and forwards of the group's devices.
+  void add_sides(const DeviceSessionConfig& config, const HeadConfig& head,
+                 std::span<const MegaWeights> weights);
+  // No slot holds anything.
+  void clear_slots();
   void check_count(std::span<const ForwardTensors> ranks) const;
   void share_tokens(const Side& side, std::span<const ForwardTensors> ranks, cudaStream_t stream);
   std::vector<int32_t> local_ranks() const;  // by local index
@@ -124,7 +143,10 @@ class DeviceSession {
   std::unique_ptr<DeviceGroup> group_;
   int32_t num_local_ = 0;
   std::vector<Side> sides_;  // [devices]
-  SlotFill slots_ = SlotFill::kPulled;
+  bool keeps_replicas_ = false;
+  // Layer and weight version of the last compute, whose weights the slots hold.
+  std::optional<std::pair<int32_t, uint64_t>> filled_for_;
+  ReplicaTransfer transfer_ = ReplicaTransfer::kPipelined;
   ForwardStages stages_ = ForwardStages::kWhole;
   std::vector<TraceBuffer> traces_;  // [devices] or none
 };

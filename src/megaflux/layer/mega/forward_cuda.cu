@@ -31,10 +31,6 @@ ForwardParams params_of(const MegaConfig& config, const MegaFields& fields) {
   params.lag_waves = config.lag_waves;
   params.cuts[0] = config.w1_cut();
   params.cuts[1] = config.w2_cut();
-  params.slot_resident = PlanLayout({.num_experts = config.shape.num_experts,
-                                     .num_ranks = config.num_ranks,
-                                     .replica_slots = config.replica_slots})
-                             .slot_resident;
   return params;
 }
 
@@ -93,8 +89,8 @@ void check_launch(const MegaConfig& config, bool has_sources, const DeviceContex
   const auto num_experts = static_cast<size_t>(config.shape.num_experts);
   const auto num_ranks = static_cast<size_t>(config.num_ranks);
   MF_CHECK(planned.plan.count >= sizeof(PlanHeader) && planned.work.count == 1 &&
-               planned.parts.count >= num_experts,
-           "planned: plan, work or parts are missing");
+               planned.parts.count >= num_experts && planned.replica_slots == config.replica_slots,
+           "planned: plan, work or parts are missing, or of another number of slots");
   MF_CHECK(planned.source_begin.count == (num_ranks + 1) * num_experts &&
                planned.route_offsets.count == num_ranks * (num_experts + 1),
            "planned: row maps are not those of ", config.num_ranks, " ranks and ",
@@ -132,15 +128,15 @@ MegaForward::MegaForward(const MegaConfig& config, const MegaFields& fields,
   for (size_t i = 0; i < weights.size(); ++i) {
     MegaRank& rank = params_.ranks[i];
     rank.space = space_.data() + i * rank_bytes;
-    rank.w1 = static_cast<std::byte*>(weights[i].w1);
-    rank.w2 = static_cast<std::byte*>(weights[i].w2);
-    rank.b1 = weights[i].b1;
-    rank.b2 = weights[i].b2;
+    rank.weights = {.w1 = static_cast<std::byte*>(weights[i].w1),
+                    .w2 = static_cast<std::byte*>(weights[i].w2),
+                    .b1 = weights[i].b1,
+                    .b2 = weights[i].b2};
     maps.push_back(
         make_maps(config, {.x = reinterpret_cast<std::byte*>(at_base(rank.space, params_.space.x)),
                            .a = reinterpret_cast<std::byte*>(at_base(rank.space, params_.space.a)),
-                           .w1 = rank.w1,
-                           .w2 = rank.w2,
+                           .w1 = rank.weights.w1,
+                           .w2 = rank.weights.w2,
                            .num_weights = weights[i].num_weights}));
   }
   maps_ = DeviceMemory::copy_of(current_device(), std::as_bytes(std::span(maps)));

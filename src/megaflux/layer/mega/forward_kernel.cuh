@@ -12,7 +12,7 @@
 #include "megaflux/layer/mega/roles/scheduler_device.cuh"
 #include "megaflux/layer/mega/roles/storer_device.cuh"
 #include "megaflux/layer/mega/unit_table_device.cuh"
-#include "megaflux/moe/plan.h"
+#include "megaflux/moe/work_list_device.cuh"
 
 namespace megaflux::mega {
 
@@ -50,23 +50,46 @@ __device__ __forceinline__ void run_math_group(const CtaView& cta, int32_t group
   if (cta.is_whole()) sum_tokens<8>(cta, tracer);
 }
 
-// All threads of the CTA that enters for its rank. Without a plan (the head found none, or did not
-// enter) the rank refuses, and no rank does anything. The rank's tables are made while the entries
-// of peers are on their way; `shared` is scratch of kMaxCtaWarps words.
+// All threads of the CTA that has entered. The launch ends with these weights in the slots, or the
+// group does not work until it recovers.
+__device__ __forceinline__ void note_slots(const DeviceRank& self, const ForwardParams& params) {
+  const PlannedFields& planned = params.planned;
+  PlanView plan = planned.view;
+  plan.bytes = self.own(planned.plan);
+  const auto* const wanted = reinterpret_cast<const int32_t*>(plan.bytes + planned.slot_expert);
+  const auto* const resident = reinterpret_cast<const uint8_t*>(plan.bytes + planned.slot_resident);
+  int32_t* const slots = self.own(params.fields.slot_experts);
+  const auto count = static_cast<int32_t>(params.fields.slot_experts.count);
+  for (auto i = static_cast<int32_t>(threadIdx.x); i < count; i += kNumThreads) {
+    int32_t expert = wanted[i];
+    if (expert >= 0 && resident[i] == 0) {  // a replica without blocks is not brought
+      int32_t num_instances = 0;
+      const int32_t rank = i / planned.replica_slots;
+      const Instance instance = work_list::find_instance(plan, expert, rank, num_instances);
+      if (instance.num_blocks == 0) expert = -1;
+    }
+    slots[i] = expert;
+  }
+}
+
+// All threads of the CTA that enters for its rank. Without a plan no rank does anything. The rank's
+// tables are made while the entries of peers are on their way; `shared` is scratch of kMaxCtaWarps
+// words.
 __device__ __forceinline__ EntryOutcome enter_forward(const DeviceRank& self,
                                                       const ForwardParams& params,
                                                       uint64_t* shared) {
-  const auto& plan = *reinterpret_cast<const PlanHeader*>(self.own(params.planned.plan));
+  const PlanHeader& plan = plan_header(self, params.planned);
   const EntryWords words = {.op = LaunchOp::kForward,
                             .layer = params.layer,
                             .plan_hash = plan.hash,
                             .config_hash = params.config_hash};
-  constexpr uint32_t kRefusal = 1 + static_cast<uint32_t>(ErrorCode::kBadInput);
-  post_entry(self, words, nullptr, 0, plan.magic == PlanHeader{}.magic ? 0 : kRefusal);
+  post_entry(self, words, nullptr, 0, plan_refusal(plan));
   build_units(self, params, params.ranks[self.local_idx], shared);
   __syncthreads();
   if (threadIdx.x < kWarp) build_runs(self, params, params.ranks[self.local_idx]);
-  return await_entries(self, words);
+  const EntryOutcome outcome = await_entries(self, words);
+  if (outcome == EntryOutcome::kEntered) note_slots(self, params);
+  return outcome;
 }
 
 __global__ void __launch_bounds__(kNumThreads, 1)

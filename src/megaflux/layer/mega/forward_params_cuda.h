@@ -7,6 +7,8 @@
 #include "megaflux/layer/mega/kernel_trace_device.cuh"
 #include "megaflux/layer/mega/mega_fields.h"
 #include "megaflux/layer/mega/tensor_map_cuda.h"
+#include "megaflux/layer/planned_fields.h"
+#include "megaflux/layer/replica_pull_device.cuh"
 #include "megaflux/moe/routing.h"
 
 namespace megaflux {
@@ -29,12 +31,9 @@ enum class SlotFill : uint8_t {
 struct MegaRank {
   std::byte* space = nullptr;      // WorkspaceFields
   const MegaMaps* maps = nullptr;  // [1]
-  std::byte* w1 = nullptr;         // [E_local + s, 2I, H]
-  std::byte* w2 = nullptr;         // [E_local + s, H, I]
-  float* b1 = nullptr;             // [E_local + s, 2I] or null
-  float* b2 = nullptr;             // [E_local + s, H] or null
-  const Bf16* x = nullptr;         // [T, H] what the rank itself reads of its tokens
-  Bf16* y = nullptr;               // [T, H]
+  WeightPool weights;
+  const Bf16* x = nullptr;  // [T, H] what the rank itself reads of its tokens
+  Bf16* y = nullptr;        // [T, H]
   RoutingView routing;
 };
 
@@ -58,7 +57,6 @@ struct ForwardParams {
   int32_t lag_waves = 1;
   WeightCut cuts[2];                      // of W1 and W2
   const ExpertSource* sources = nullptr;  // [E]
-  size_t slot_resident = 0;               // bytes into a plan
   TraceBuffer trace;
   MegaRank ranks[kMaxLocalRanks];  // [num_local]
 };

@@ -20,28 +20,20 @@ namespace megaflux {
 struct MegaFields {
   // [T_max, H] the rank's tokens, for its peers; none where there are no peers.
   Field<Bf16> tokens;
-  Field<Bf16> results;      // [T_max K, H] O of each (token, k), written by whoever computed it
-  CounterField y_count;     // [ceil(T_max / 8)] rows of a token group whose results have arrived
-  CounterField x_full;      // [max_tiles] rows of a tile that are in the pool
-  CounterField a_full;      // [max_tiles] FC1 tasks of a tile whose A is in the pool
-  CounterField o_done;      // [max_tiles] FC2 tasks of a tile that are done
-  CounterField w1_ready;    // [s, fc1_columns] pieces of a slot's W1 that have arrived, by tile
-  CounterField w2_ready;    // [s, fc2_columns] the same of W2
+  Field<Bf16> results;    // [T_max K, H] O of each (token, k), written by whoever computed it
+  CounterField y_count;   // [ceil(T_max / 8)] rows of a token group whose results have arrived
+  CounterField x_full;    // [max_tiles] rows of a tile that are in the pool
+  CounterField a_full;    // [max_tiles] FC1 tasks of a tile whose A is in the pool
+  CounterField o_done;    // [max_tiles] FC2 tasks of a tile that are done
+  CounterField w1_ready;  // [s, fc1_columns] pieces of a slot's W1 that have arrived, by tile
+  CounterField w2_ready;  // [s, fc2_columns] the same of W2
+  // [P, s] experts whose weights the slots of all ranks hold since the last launch that entered; -1
+  // = none, which is what they hold before the first one.
+  Field<int32_t> slot_experts;
   CounterField next_task;   // [1] tasks given out beyond the first of each CTA
   CounterField next_slice;  // [1] slices of tokens given out for their sums
 };
 MegaFields add_mega_fields(Layout& layout, const MegaConfig& config);
-
-// Where the head of a step, or whoever planned it, has left what a forward follows: places in every
-// rank's heap.
-struct PlannedFields {
-  RouteFields routes;            // read by peers
-  Field<int32_t> source_begin;   // [P + 1, E] comm/row_map_device.cuh
-  Field<int32_t> route_offsets;  // [P, E + 1] the same
-  Field<std::byte> plan;         // its header counts here; zeros stand for no plan
-  Field<WorkListHeader> work;    // [1] of the rank, in order kOwnedFirst
-  Field<Part> parts;             // [E]
-};
 
 // Which slots a launch fills.
 struct PulledSlots {

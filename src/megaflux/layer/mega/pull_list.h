@@ -12,15 +12,13 @@
 
 #include <cstdint>
 
-#include "megaflux/base/math.h"
+#include "megaflux/layer/weight_cut.h"
 #include "megaflux/moe/work_list.h"
 
 namespace megaflux {
 
 inline constexpr int32_t kPieceRows = 4;  // rows that are counted together
 inline constexpr int32_t kTilePieces = kTileRows / kPieceRows;
-
-enum class Matrix : uint8_t { kW1, kW2 };
 
 // A matrix of a replica in the list.
 struct alignas(16) WeightRun {

@@ -5,6 +5,7 @@
 #include "megaflux/base/block_scan_device.cuh"
 #include "megaflux/comm/signal_device.cuh"
 #include "megaflux/layer/mega/forward_params_cuda.h"
+#include "megaflux/layer/replica_pull_device.cuh"
 
 namespace megaflux::mega {
 
@@ -49,21 +50,12 @@ __device__ inline TaskOrder task_order(const ForwardParams& params, const MegaRa
   return order;
 }
 
-// One warp of the CTA that built the units: replicas are the last parts of the list, at most one a
-// slot. Lane l has the l-th of them.
+// One warp of the CTA that built the units.
 __device__ inline void build_runs(const DeviceRank& self, const ForwardParams& params,
                                   const MegaRank& rank) {
-  const WorkListHeader& header = *self.own(params.planned.work);
   const auto lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const int32_t from_end = header.num_parts - 1 - lane;
-  Part part;
-  if (lane < kMaxDeviceSlots && from_end >= 0) part = self.own(params.planned.parts)[from_end];
-  const int32_t slot = part.weight_slot - header.num_owned;
-  const auto* const resident =
-      reinterpret_cast<const uint8_t*>(self.own(params.planned.plan) + params.slot_resident);
-  const int32_t slots = static_cast<int32_t>(params.fields.w1_ready.count) / params.fc1_columns;
-  const bool is_pulled = part.is_replica && params.slots == SlotFill::kPulled &&
-                         resident[self.rank * slots + slot] == 0;
+  const LaneReplica replica = find_replica(self, params.planned);
+  const bool is_pulled = replica.is_missing && params.slots == SlotFill::kPulled;
   const TaskOrder tasks = task_order(params, rank, self.num_ctas);
   const PullOrder order = {
       .unit_tiles = params.unit_tiles,
@@ -75,14 +67,14 @@ __device__ inline void build_runs(const DeviceRank& self, const ForwardParams& p
   if (is_pulled) {
     WeightRun* const runs = at_base(rank.space, params.space.runs) + 2 * above;
     const int32_t before = above * (order.num_pieces[0] + order.num_pieces[1]);
-    runs[0] = run_of(part, slot, Matrix::kW1, order, before);
-    runs[1] = run_of(part, slot, Matrix::kW2, order, before + order.num_pieces[0]);
+    runs[0] = run_of(replica.part, replica.slot, Matrix::kW1, order, before);
+    runs[1] = run_of(replica.part, replica.slot, Matrix::kW2, order, before + order.num_pieces[0]);
   }
-  const uint32_t mask = __reduce_or_sync(~0u, is_pulled ? 1u << slot : 0u);
+  const uint32_t mask = __reduce_or_sync(~0u, is_pulled ? 1u << replica.slot : 0u);
   const int32_t count = __popc(pulled);
   if (lane == 0) {
     *at_base(rank.space, params.space.pulled) = {
-        .num_owned = header.num_owned,
+        .num_owned = self.own(params.planned.work)->num_owned,
         .num_runs = 2 * count,
         .num_weights = count * (order.num_pieces[0] + order.num_pieces[1]),
         .mask = mask};

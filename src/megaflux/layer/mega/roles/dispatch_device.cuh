@@ -230,19 +230,11 @@ __device__ inline void bring_weights(const CtaView& cta, PieceMover& mover, cons
   const ForwardParams& params = cta.params;
   const bool is_w1 = run.matrix == Matrix::kW1;
   const WeightCut& cut = params.cuts[is_w1 ? 0 : 1];
-  const WeightPiece piece = cut.piece(index);
-  const ExpertSource& source = params.sources[run.expert];
-  const int32_t place = cta.pulled().num_owned + run.slot, rows = cut.halves * cut.rows;
-  std::byte* const pool = is_w1 ? cta.rank.w1 : cta.rank.w2;
-  const std::byte* const from = is_w1 ? source.w1 : source.w2;
-  mover.copy(pool + int64_t{place} * rows * cut.row_bytes + piece.offset, from + piece.offset,
-             static_cast<uint32_t>(piece.bytes));
-  float* const biases = is_w1 ? cta.rank.b1 : cta.rank.b2;
-  if (biases != nullptr && piece.bias_rows > 0) {
-    mover.copy(biases + int64_t{place} * rows + piece.first_row,
-               (is_w1 ? source.b1 : source.b2) + piece.first_row,
-               static_cast<uint32_t>(piece.bias_rows) * uint32_t{sizeof(float)});
-  }
+  const int64_t place = cta.pulled().num_owned + run.slot;
+  const PieceCopy piece =
+      locate_piece(cut, run.matrix, index, cta.rank.weights, place, params.sources[run.expert]);
+  mover.copy(piece.to, piece.from, piece.bytes);
+  mover.copy(piece.biases_to, piece.biases_from, piece.bias_bytes);
   const CounterField ready = is_w1 ? params.fields.w1_ready : params.fields.w2_ready;
   mover.end({cta.counter(ready) + run.slot * cut.num_tiles() + piece.tile, 1});
 }

@@ -120,8 +120,9 @@ __device__ __forceinline__ void finish_fc1(const CtaView& cta, const Task& task,
     const int32_t first = task.column * kTileChannels + piece * kStagedChannels;
     if (first >= params.inter) break;
     float* const z = acc + kStagedChannels * piece;
-    if (cta.rank.b1 != nullptr) {
-      const float* const b1 = cta.rank.b1 + int64_t{task.weight_slot} * 2 * params.inter + first;
+    if (cta.rank.weights.b1 != nullptr) {
+      const float* const b1 =
+          cta.rank.weights.b1 + int64_t{task.weight_slot} * 2 * params.inter + first;
 #pragma unroll
       for (int32_t j = 0; j < kStagedChannels / 8; ++j) {
         add_bias(b1 + 8 * j + place.column, z + 8 * j);
@@ -165,8 +166,8 @@ __device__ __forceinline__ void finish_fc2(const CtaView& cta, const Task& task,
   for (int32_t quarter = 0; quarter < kTileColumns / kTurnedColumns; ++quarter) {
     const int32_t first = task.column * kTileColumns + quarter * kTurnedColumns;
     if (first >= hidden) break;
-    if (cta.rank.b2 != nullptr) {
-      const float* const b2 = cta.rank.b2 + int64_t{task.weight_slot} * hidden + first;
+    if (cta.rank.weights.b2 != nullptr) {
+      const float* const b2 = cta.rank.weights.b2 + int64_t{task.weight_slot} * hidden + first;
 #pragma unroll
       for (int32_t j = 0; j < 8; ++j) {
         add_bias(b2 + 8 * j + place.column, acc + 32 * quarter + 4 * j);
