@@ -1,9 +1,11 @@
-// One launch of a layer over balanced routing as a timeline: a file for viewers of Chrome traces, a
-// process a CTA, a thread a role. The kernel is built with its trace here and nowhere else.
+// One launch of a layer as a timeline: a file for viewers of Chrome traces, a process a CTA, a
+// thread a role. The kernel is built with its trace here and nowhere else. forward_picture.py draws
+// some of its CTAs.
 //
-//   forward_trace H I E K T FILE [P]
+//   forward_trace H I E K T FILE [P [S ROUTE]]
 //
-// P ranks share the GPU; a CTA's process is numbered by rank, then by its place there.
+// P ranks share the GPU; a CTA's process is numbered by rank, then by its place there. With S slots
+// the routing is skewed and replicas are planned, whose weights the launch pulls.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -107,18 +109,29 @@ LayerShape shape_of(char** arguments) {
           .inter = std::atoi(arguments[1])};
 }
 
-void run(const LayerShape& shape, int32_t num_tokens, int32_t num_ranks, const std::string& path) {
+// What is traced: balanced routing and fixed placement, unless there are slots.
+struct Traced {
+  int32_t num_tokens = 0;
+  int32_t num_ranks = 1;
+  int32_t slots = 0;
+  std::string route = "balanced";
+};
+
+void run(const LayerShape& shape, const Traced& traced, const std::string& path) {
+  const int32_t num_ranks = traced.num_ranks;
   DeviceSessionConfig config;
   config.shape = shape;
-  config.plan.planner = PlannerKind::kFixed;
-  config.plan.dims = {.num_experts = shape.num_experts, .num_ranks = num_ranks};
+  config.plan.planner = traced.slots > 0 ? PlannerKind::kMegaflux : PlannerKind::kFixed;
+  config.plan.dims = {
+      .num_experts = shape.num_experts, .num_ranks = num_ranks, .replica_slots = traced.slots};
   const std::vector<int32_t> device_of(num_ranks, 0);
-  const RouteSet routes = make_routes({.num_experts = shape.num_experts,
+  const RouteSet routes = make_routes({.family = route_family_from_name(traced.route),
+                                       .num_experts = shape.num_experts,
                                        .topk = shape.topk,
                                        .num_ranks = num_ranks,
-                                       .tokens_per_rank = num_tokens});
+                                       .tokens_per_rank = traced.num_tokens});
   const auto weights = std::make_shared<cli::RandomWeights>(
-      shape, contiguous_owners(shape.num_experts, num_ranks), 0, device_of);
+      shape, contiguous_owners(shape.num_experts, num_ranks), traced.slots, device_of);
   cli::LayerRig layer(config, device_of, weights, routes.routing);
   const int32_t num_ctas = layer.session().config().num_sms * num_ranks;
   std::vector<TraceRecord> records(static_cast<size_t>(num_ctas) * kTraceLanes * kRecords);
@@ -133,13 +146,19 @@ void run(const LayerShape& shape, int32_t num_tokens, int32_t num_ranks, const s
 }  // namespace megaflux::bench
 
 int main(int argc, char** argv) {
-  if (argc != 7 && argc != 8) {
-    std::fprintf(stderr, "%s H I E K T FILE [P]\n", argv[0]);
+  if (argc != 7 && argc != 8 && argc != 10) {
+    std::fprintf(stderr, "%s H I E K T FILE [P [S ROUTE]]\n", argv[0]);
     return 2;
   }
+  megaflux::bench::Traced traced;
+  traced.num_tokens = std::atoi(argv[5]);
+  if (argc > 7) traced.num_ranks = std::atoi(argv[7]);
+  if (argc > 8) {
+    traced.slots = std::atoi(argv[8]);
+    traced.route = argv[9];
+  }
   try {
-    megaflux::bench::run(megaflux::bench::shape_of(argv + 1), std::atoi(argv[5]),
-                         argc == 8 ? std::atoi(argv[7]) : 1, argv[6]);
+    megaflux::bench::run(megaflux::bench::shape_of(argv + 1), traced, argv[6]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
     return 1;

@@ -33,6 +33,7 @@
 #include "megaflux/layer/staged/distribute_weights_cuda.h"
 #include "megaflux/moe/load_table.h"
 #include "megaflux/plan/device_planner_cuda.h"
+#include "megaflux/session/replica_transfer.h"
 
 namespace megaflux {
 
@@ -45,13 +46,6 @@ struct DeviceSessionConfig {
   int32_t num_sms = 0;           // of a rank in a forward; 0 = those of a device, dealt out evenly
   int32_t lag_waves = 2;         // mega_config.h
   bool keeps_replicas = false;   // slots stay valid across calls, keyed by layer and weight version
-};
-
-// How the weights of replicas come into their slots.
-enum class ReplicaTransfer : uint8_t {
-  kPipelined,  // while the forward runs
-  kStaged,     // in a launch of their own ahead of it
-  kInPlace,    // the caller has put there what the plan wants
 };
 
 // What the session sees of a step on one rank.

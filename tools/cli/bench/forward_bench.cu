@@ -35,7 +35,7 @@ class ForwardRigs {
   size_t size() const { return rigs_.size(); }
   // The rig of a run, which launches as that run wants it until another one is asked for.
   LayerRig& of_run(size_t i) {
-    rigs_[i]->set_slots(runs_[i].is_resident ? SlotFill::kInPlace : SlotFill::kPulled);
+    rigs_[i]->set_transfer(runs_[i].transfer);
     return *rigs_[i];
   }
 

@@ -11,6 +11,7 @@
 #include "megaflux/moe/plan.h"
 #include "megaflux/moe/routing.h"
 #include "megaflux/plan/planner.h"
+#include "megaflux/session/replica_transfer.h"
 
 namespace megaflux::cli {
 
@@ -18,8 +19,10 @@ namespace megaflux::cli {
 struct ForwardRun {
   PlanConfig plan;                   // owner_of is filled in
   std::span<const Routing> routing;  // [P], T tokens each
-  // Slots hold what the plan wants there before anything is timed; otherwise every launch pulls it.
-  bool is_resident = false;
+  // In place: slots hold what the plan wants there before anything is timed.
+  ReplicaTransfer transfer = ReplicaTransfer::kPipelined;
+
+  bool is_resident() const { return transfer == ReplicaTransfer::kInPlace; }
 };
 
 struct ForwardBenchCase {

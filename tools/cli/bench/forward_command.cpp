@@ -95,11 +95,16 @@ std::vector<ForwardSide> make_sides(const ForwardOptions& options, const RouteSe
   std::vector<ForwardSide> sides = {{"planned", {planned, routes.routing}}};
   if (plan.num_ranks > 1) {
     if (planned.planner != PlannerKind::kFixed) {
-      sides.push_back({"resident", {planned, routes.routing, true}});
+      if (planned.dims.replica_slots > 0) {
+        sides.push_back({"staged", {planned, routes.routing, ReplicaTransfer::kStaged}});
+        sides.push_back({"resident", {planned, routes.routing, ReplicaTransfer::kInPlace}});
+      }
       sides.push_back({"fixed", {fixed, routes.routing}});
     }
     const LoadTable loads = loads_of(routes.routing, options.bench.num_experts);
-    sides.push_back({"second ideal", {second_ideal_config(options, loads), routes.routing, true}});
+    sides.push_back(
+        {"second ideal",
+         {second_ideal_config(options, loads), routes.routing, ReplicaTransfer::kInPlace}});
   }
   sides.push_back({"ideal", {fixed, balanced.routing}});
   return sides;
@@ -118,26 +123,24 @@ ForwardBenchCase make_case(const ForwardOptions& options, const std::vector<Forw
   return bench_case;
 }
 
-// `slots`, `route` and `planner` are those of the side that is spoken of.
-std::string case_name(const GpuBenchOptions& options, int32_t slots, std::string_view route,
-                      const PlanConfig& plan) {
+std::string case_of_side(const GpuBenchOptions& options, const ForwardSide& side) {
+  const PlanConfig& plan = side.run.plan;
+  const std::string_view route = side.name == "ideal" ? "balanced" : options.route;
+  const bool is_staged = side.run.transfer == ReplicaTransfer::kStaged;
   return fmt::format(
-      "op=forward,H={},I={},E={},K={},P={},T={},s={},route={},planner={},objective={},exec=mega,"
+      "op=forward,H={},I={},E={},K={},P={},T={},s={},route={},planner={},objective={},exec={},"
       "ranks={}",
       options.plan.hidden, options.plan.inter, options.num_experts, options.topk,
-      options.plan.num_ranks, options.tokens, slots, route, planner_name(plan.planner),
-      objective_name(plan.objective), options.is_real() ? "real" : "virtual");
-}
-
-std::string case_of_side(const GpuBenchOptions& options, const ForwardSide& side) {
-  const std::string_view route = side.name == "ideal" ? "balanced" : options.route;
-  return case_name(options, side.run.plan.dims.replica_slots, route, side.run.plan);
+      options.plan.num_ranks, options.tokens, plan.dims.replica_slots, route,
+      planner_name(plan.planner), objective_name(plan.objective), is_staged ? "staged" : "mega",
+      options.is_real() ? "real" : "virtual");
 }
 
 // Of each side that is held against planned: side / planned.
 std::vector<ForwardRatio> ratios_of(const std::vector<ForwardSide>& sides,
                                     const ForwardBenchFigures& figures) {
   static const std::map<std::string, std::string> kNames = {{"fixed", "skew_speedup"},
+                                                            {"staged", "pipelined_over_staged"},
                                                             {"second ideal", "ideal_fraction"}};
   std::vector<ForwardRatio> ratios;
   for (size_t i = 1; i < sides.size(); ++i) {
@@ -159,7 +162,7 @@ std::vector<ForwardRatio> ratios_of(const std::vector<ForwardSide>& sides,
 std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardReport& report) {
   std::vector<FigureLine> lines;
   for (size_t i = 0; i < report.sides.size(); ++i) {
-    if (report.sides[i].run.is_resident) continue;
+    if (report.sides[i].run.is_resident()) continue;
     const std::vector<double>& ms = report.figures.runs[i].ms;
     lines.push_back(
         {{.name = "layer_ms", .unit = "ms", .value = simulate::percentile(ms, 50), .samples = &ms},

@@ -30,10 +30,11 @@ void print_side(const ForwardReport& report, size_t i, int32_t num_devices) {
   const auto rate = [&](int64_t rows) {
     return forward_flops(report.shape, rows) / (ms * 1e9 * num_devices);
   };
-  const ForwardFloors floors = forward_floors(report.shape, {.plan = figures.plan,
-                                                             .routing = side.run.routing,
-                                                             .device_of = report.device_of,
-                                                             .is_resident = side.run.is_resident});
+  const ForwardFloors floors =
+      forward_floors(report.shape, {.plan = figures.plan,
+                                    .routing = side.run.routing,
+                                    .device_of = report.device_of,
+                                    .is_resident = side.run.is_resident()});
   fmt::print(
       "{:<13}{:>9.3f} {:>19} {:>9} {:>7.3f} {:>9} {:>6}/{:<6} {:>4} {:>6.0f} {:>6.0f} "
       "{:>8.3f} {:>8.3f}",
@@ -68,7 +69,8 @@ void print_forward(const GpuBenchOptions& options, const ForwardReport& report) 
              report.shape.num_experts);
   fmt::print(
       "median of {}, each {} launches back to back, head included; weights of planned replicas are "
-      "pulled meanwhile,\nthose of resident and of the second ideal lie in their slots before\n\n",
+      "pulled meanwhile,\nthose of staged in a launch ahead, those of resident and of the second "
+      "ideal lie in their slots before\n\n",
       plural(static_cast<int64_t>(report.figures.runs[0].ms.size()), "sample"),
       report.figures.launches);
   fmt::print("{:<13}{:>9} {:>19} {:>9} {:>7} {:>9} {:>13} {:>4} {:>6} {:>6} {:>8} {:>8}", "", "ms",

@@ -62,7 +62,7 @@ class LayerRig {
   // What the head plans at every launch.
   const Plan& plan() const { return plan_; }
   // How the next launches come by the weights of replicas.
-  void set_slots(SlotFill slots) { session_->set_slots(slots); }
+  void set_transfer(ReplicaTransfer transfer) { session_->set_transfer(transfer); }
   // Milliseconds a launch, back to back on one stream a device from a place where all devices have
   // met; the slowest device counts. `lead` launches that are not timed go right before them.
   double run(LaunchKind kind, int32_t launches, int32_t lead = 0);
