@@ -11,7 +11,7 @@ from collections import defaultdict
 
 COLOURS = {
     "bring": ("rows", "#4c9f70"), "w1": ("W1 of replicas", "#c9822b"), "w2": ("W2 of replicas", "#e0b04a"),
-    "sum": ("sums", "#8a6fb0"), "await": ("waits", "#d8d8d8"), "load": ("loads", "#a9c4e4"),
+    "sum": ("sums and their waits", "#8a6fb0"), "await": ("waits for inputs", "#d8d8d8"), "load": ("loads", "#a9c4e4"),
     "multiply fc1": ("FC1", "#2f6db5"), "multiply fc2": ("FC2", "#1b9aaa"), "finish": ("SwiGLU, rounding", "#e4572e"),
     "store": ("stores", "#b9b9d6"),
 }

@@ -125,7 +125,7 @@ ForwardBenchCase make_case(const ForwardOptions& options, const std::vector<Forw
 
 std::string case_of_side(const GpuBenchOptions& options, const ForwardSide& side) {
   const PlanConfig& plan = side.run.plan;
-  const std::string_view route = side.name == "ideal" ? "balanced" : options.route;
+  const std::string route = side.name == "ideal" ? "balanced" : options.route;
   const bool is_staged = side.run.transfer == ReplicaTransfer::kStaged;
   return fmt::format(
       "op=forward,H={},I={},E={},K={},P={},T={},s={},route={},planner={},objective={},exec={},"
