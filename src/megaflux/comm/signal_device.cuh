@@ -96,6 +96,11 @@ __device__ __forceinline__ uint32_t add_signal(const DeviceRank& self, uint32_t*
   return cuda::atomic_ref<uint32_t, kScope>(*word).fetch_add(amount, cuda::memory_order_acq_rel);
 }
 
+// A number that no other caller gets, of a word of this rank; nothing is passed on with it.
+__device__ __forceinline__ uint32_t take_ticket(uint32_t* word) {
+  return cuda::atomic_ref<uint32_t, kRankScope>(*word).fetch_add(1, cuda::memory_order_relaxed);
+}
+
 // Release, without an answer: for counts that a waiter elsewhere completes. Does not wait for the
 // link, which add_signal does.
 template <cuda::thread_scope kScope>

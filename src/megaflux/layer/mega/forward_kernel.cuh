@@ -23,7 +23,7 @@ __device__ __forceinline__ void run_comm(const CtaView& cta) {
   const CtaView comm = {self, cta.params, cta.rank, cta.shared};
   Tracer tracer(cta.params.trace, TraceLane::kComm, lane_idx() == 0);
   bring_list(comm, tracer);
-  sum_tokens<4>(comm, tracer);
+  sum_tokens<CommSums>(comm, tracer);
 }
 
 __device__ __forceinline__ void run_load_group(const CtaView& cta) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ void run_math_group(const CtaView& cta, int32_t group
   Tracer tracer(cta.params.trace, group == 0 ? TraceLane::kMath0 : TraceLane::kMath1, is_writer);
   if (cta.is_whole()) bring_first_rows(cta, group * kWarpgroupWarps + group_warp_idx(), tracer);
   multiply_tiles(cta, group, tracer);
-  if (cta.is_whole()) sum_tokens<8>(cta, tracer);
+  if (cta.is_whole()) sum_tokens<MathSums>(cta, tracer);
 }
 
 // All threads of the CTA that has entered. The launch ends with these weights in the slots, or the

@@ -24,7 +24,7 @@ inline constexpr int32_t kTileChannels = kTileColumns / 2;
 // Row tiles that share a tile of weights while it is in the L2 cache.
 inline constexpr int32_t kUnitTiles = 8;
 // Columns of a token's y that one warp sums where there are few tokens.
-inline constexpr int32_t kSliceColumns = 1024;
+inline constexpr int32_t kSliceColumns = 512;
 // Tokens whose results are counted in one word.
 inline constexpr int32_t kCountedTokens = 8;
 

@@ -1,4 +1,4 @@
-// Role comm, second half: y of the rank's own tokens, a warp at a time up to 1024 columns of a
+// Role comm, second half: y of the rank's own tokens, a warp at a time a token or 512 columns of a
 // token, in the order of their tickets. Math warps help once the list is done. Waits for y_count;
 // writes y.
 //
@@ -11,59 +11,71 @@
 namespace megaflux::mega {
 
 // One token's routing, spread over a warp: lane l has k = l and k = l + 32.
-struct TokenRoutes {
-  float weights[2] = {0, 0};
-  uint32_t is_routed[2] = {0, 0};  // bit l: k = l (+ 32) goes to an expert
-
-  __device__ __forceinline__ TokenRoutes(const CtaView& cta, int32_t token) {
+class TokenRoutes {
+ public:
+  // What is loaded is looked at in settle(), so that other loads may be on their way with it.
+  __device__ __forceinline__ TokenRoutes(const CtaView& cta, int32_t token, bool is_valid) {
     const RoutingView& routing = cta.rank.routing;
-    const bool is_valid = token < routing.valid_tokens();
 #pragma unroll
     for (int32_t half = 0; half < 2; ++half) {
       const int32_t k = half * kWarp + lane_idx();
-      bool routed = false;
-      if (is_valid && k < routing.topk) {
-        const int64_t expert = routing.expert_at(token, k);
-        routed = expert >= 0 && expert < cta.params.num_experts;
-        weights[half] = routing.topk_weights[int64_t{token} * routing.topk + k];
-      }
-      is_routed[half] = __ballot_sync(~0u, routed);
+      if (!is_valid || k >= routing.topk) continue;
+      experts_[half] = routing.expert_at(token, k);
+      weights_[half] = routing.topk_weights[int64_t{token} * routing.topk + k];
+    }
+  }
+  // All lanes.
+  __device__ __forceinline__ void settle(int32_t num_experts) {
+#pragma unroll
+    for (int32_t half = 0; half < 2; ++half) {
+      const bool routed = experts_[half] >= 0 && experts_[half] < num_experts;
+      is_routed_[half] = __ballot_sync(~0u, routed);
     }
   }
   __device__ __forceinline__ bool has(int32_t k) const {
-    return ((k < kWarp ? is_routed[0] : is_routed[1]) >> k % kWarp & 1) != 0;
+    return ((k < kWarp ? is_routed_[0] : is_routed_[1]) >> k % kWarp & 1) != 0;
   }
   // All lanes.
   __device__ __forceinline__ float weight(int32_t k) const {
-    return __shfl_sync(~0u, k < kWarp ? weights[0] : weights[1], k % kWarp);
+    return __shfl_sync(~0u, k < kWarp ? weights_[0] : weights_[1], k % kWarp);
   }
+
+ private:
+  int64_t experts_[2] = {-1, -1};
+  float weights_[2] = {0, 0};
+  uint32_t is_routed_[2] = {0, 0};  // bit l: k = l (+ 32) goes to an expert
 };
 
-// One warp: rows that the tokens counted with `token` are routed to.
-__device__ inline int32_t count_routed(const CtaView& cta, int32_t token) {
+// This lane's share of the rows that the tokens counted with `token` are routed to.
+__device__ __forceinline__ int32_t count_routed(const CtaView& cta, int32_t token,
+                                                int32_t num_valid) {
   const RoutingView& routing = cta.rank.routing;
   const int32_t first = token / kCountedTokens * kCountedTokens;
-  const int32_t num_tokens = min(kCountedTokens, routing.valid_tokens() - first);
+  const int32_t num_pairs = min(kCountedTokens, num_valid - first) * routing.topk;
   int32_t count = 0;
-#pragma unroll 1
-  for (int32_t i = lane_idx(); i < num_tokens * routing.topk; i += kWarp) {
+#pragma unroll 2
+  for (int32_t i = lane_idx(); i < num_pairs; i += kWarp) {
     const int64_t expert = routing.expert_at(first, i);
     count += expert >= 0 && expert < cta.params.num_experts;
   }
-  return __reduce_add_sync(~0u, count);
+  return count;
 }
 
-// One warp: all results of the tokens that are counted with `token` are in place.
-__device__ inline bool await_results(const CtaView& cta, int32_t token) {
-  const int32_t num_rows = count_routed(cta, token);
+// One warp: a token's routes, once all results of the tokens that are counted with it are in place.
+// Ids, weights and count are one trip to memory. False: the group has aborted.
+__device__ inline bool await_results(const CtaView& cta, int32_t token, int32_t num_valid,
+                                     TokenRoutes& routes) {
   const int32_t group = token / kCountedTokens;
+  uint32_t* const word = cta.counter(cta.params.fields.y_count) + group;
+  const int32_t count = count_routed(cta, token, num_valid);
+  uint32_t seen = 0;
+  if (lane_idx() == 0) seen = load_signal<kPeerScope>(word);
+  routes.settle(cta.params.num_experts);
+  const auto num_rows = static_cast<uint32_t>(__reduce_add_sync(~0u, count));
   bool is_sound = true;
-  if (lane_idx() == 0 && num_rows > 0) {
-    is_sound =
-        wait_for<kPeerScope>(cta.self, {.tag = WaitTag::kYCount,
-                                        .word = cta.counter(cta.params.fields.y_count) + group,
-                                        .expected = static_cast<uint32_t>(num_rows),
-                                        .index = group});
+  if (lane_idx() == 0 && seen < num_rows) {
+    is_sound = wait_for<kPeerScope>(
+        cta.self, {.tag = WaitTag::kYCount, .word = word, .expected = num_rows, .index = group});
   }
   is_sound = __shfl_sync(~0u, is_sound, 0);
   __syncwarp();  // what lane 0 has acquired, the others may read
@@ -80,9 +92,10 @@ __device__ __forceinline__ void add_weighted(float weight, const uint4& values, 
   }
 }
 
-// 512 columns of a token by one warp, 8 each of two runs of 256 a lane.
+// 256 kRuns columns of a token by one warp, 8 of each run a lane.
+template <int32_t kRuns>
 struct ColumnSums {
-  static constexpr int32_t kRuns = 2, kColumns = kRuns * 8 * kWarp;
+  static constexpr int32_t kColumns = kRuns * 8 * kWarp;
   int32_t columns[kRuns];
   int32_t hidden;
   float sums[kRuns][8] = {};
@@ -115,16 +128,24 @@ struct ColumnSums {
   }
 };
 
-// One warp: columns [first, first + 512) of a token with these results [K, H]; kAtOnce are the k
-// whose loads are on their way together.
-template <int32_t kAtOnce>
+// How much a warp has on its way: kAtOnce results of kRuns x 256 columns each.
+struct MathSums {
+  static constexpr int32_t kAtOnce = 8, kRuns = 2;
+};
+struct CommSums {
+  static constexpr int32_t kAtOnce = 4, kRuns = 2;
+};
+
+// One warp: the columns from `first` on that fit, of a token with these results [K, H].
+template <class Shape>
 __device__ __forceinline__ void sum_columns(const CtaView& cta, const TokenRoutes& routes,
                                             const Bf16* results, Bf16* y, int32_t first) {
+  constexpr int32_t kAtOnce = Shape::kAtOnce, kRuns = Shape::kRuns;
   const int32_t hidden = cta.params.hidden, topk = cta.rank.routing.topk;
-  ColumnSums sums(first, hidden);
+  ColumnSums<kRuns> sums(first, hidden);
 #pragma unroll 1
   for (int32_t begin = 0; begin < topk; begin += kAtOnce) {
-    uint4 values[kAtOnce][ColumnSums::kRuns];
+    uint4 values[kAtOnce][kRuns];
 #pragma unroll
     for (int32_t u = 0; u < kAtOnce; ++u) {
       const int32_t k = begin + u;
@@ -139,48 +160,50 @@ __device__ __forceinline__ void sum_columns(const CtaView& cta, const TokenRoute
   sums.store(y);
 }
 
-// One warp: columns [first, end) of a token's y.
-template <int32_t kAtOnce>
-__device__ __forceinline__ void sum_slice(const CtaView& cta, int32_t token, int32_t first,
-                                          int32_t end) {
-  const int32_t hidden = cta.params.hidden;
-  const TokenRoutes routes(cta, token);
-  const Bf16* const results =
-      cta.self.own(cta.params.fields.results) + int64_t{token} * cta.rank.routing.topk * hidden;
-  Bf16* const y = cta.rank.y + int64_t{token} * hidden;
-#pragma unroll 1  // one run's loads on their way are what the registers hold
-  for (int32_t column = first; column < end; column += ColumnSums::kColumns) {
-    sum_columns<kAtOnce>(cta, routes, results, y, column);
+// Tickets of slices of tokens. The next one is on its way while a slice is summed.
+class SliceTickets {
+ public:
+  __device__ __forceinline__ explicit SliceTickets(const CtaView& cta) : cta_(cta) { order(); }
+  // One warp.
+  __device__ __forceinline__ int32_t take() {
+    const uint32_t ticket = __shfl_sync(~0u, ordered_, 0);
+    order();
+    return static_cast<int32_t>(ticket);
   }
-}
 
-// One warp: the next ticket.
-__device__ __forceinline__ int32_t take_slice(const CtaView& cta) {
-  uint32_t ticket = 0;
-  if (lane_idx() == 0) {
-    ticket = add_signal<kRankScope>(cta.self, cta.counter(cta.params.fields.next_slice), 1);
+ private:
+  __device__ __forceinline__ void order() {
+    if (lane_idx() != 0) return;
+    ordered_ = take_ticket(cta_.counter(cta_.params.fields.next_slice));
   }
-  return static_cast<int32_t>(__shfl_sync(~0u, ticket, 0));
-}
+
+  const CtaView& cta_;
+  uint32_t ordered_ = 0;
+};
 
 // One warp of many. Tokens are cut into slices where there are fewer than warps.
-template <int32_t kAtOnce>
+template <class Shape>
 __device__ __forceinline__ void sum_tokens(const CtaView& cta, Tracer& tracer) {
   constexpr int32_t kWarpsThatSum = 1 + kMathGroups * kWarpgroupWarps;
-  const int32_t num_tokens = cta.rank.routing.num_tokens, hidden = cta.params.hidden;
+  const RoutingView& routing = cta.rank.routing;
+  const int32_t num_tokens = routing.num_tokens, hidden = cta.params.hidden;
+  const int32_t num_valid = routing.valid_tokens();
   const bool is_cut = num_tokens < cta.self.num_ctas * kWarpsThatSum;
   const int32_t columns = is_cut ? kSliceColumns : hidden;
   const int32_t num_slices = ceil_div(hidden, columns);
-  int32_t awaited = -1;  // token group
-  for (int32_t ticket = take_slice(cta); ticket < num_tokens * num_slices;
-       ticket = take_slice(cta)) {
+  SliceTickets tickets(cta);
+  for (int32_t ticket = tickets.take(); ticket < num_tokens * num_slices; ticket = tickets.take()) {
     tracer.begin();
     const int32_t token = ticket / num_slices;
-    const int32_t group = token / kCountedTokens;
-    if (group != awaited && !await_results(cta, token)) return;
-    awaited = group;
-    const int32_t first = ticket % num_slices * columns;
-    sum_slice<kAtOnce>(cta, token, first, min(first + columns, hidden));
+    TokenRoutes routes(cta, token, token < num_valid);
+    if (!await_results(cta, token, num_valid, routes)) return;
+    const int64_t row = int64_t{token} * hidden;
+    const Bf16* const results = cta.self.own(cta.params.fields.results) + row * routing.topk;
+    const int32_t first = ticket % num_slices * columns, end = min(first + columns, hidden);
+#pragma unroll 1  // one run's loads on their way are what the registers hold
+    for (int32_t column = first; column < end; column += ColumnSums<Shape::kRuns>::kColumns) {
+      sum_columns<Shape>(cta, routes, results, cta.rank.y + row, column);
+    }
     tracer.end(TraceKind::kSum, token);
   }
 }
