@@ -131,7 +131,7 @@ void run(const LayerShape& shape, const Traced& traced, const std::string& path)
                                        .num_ranks = num_ranks,
                                        .tokens_per_rank = traced.num_tokens});
   const auto weights = std::make_shared<cli::RandomWeights>(
-      shape, contiguous_owners(shape.num_experts, num_ranks), traced.slots, device_of);
+      shape, contiguous_owners(shape.num_experts, num_ranks), device_of);
   cli::LayerRig layer(config, device_of, weights, routes.routing);
   const int32_t num_ctas = layer.session().config().num_sms * num_ranks;
   std::vector<TraceRecord> records(static_cast<size_t>(num_ctas) * kTraceLanes * kRecords);

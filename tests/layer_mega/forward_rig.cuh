@@ -25,6 +25,7 @@ struct Knobs {
   PlannerKind planner = PlannerKind::kFixed;
   ReplicaTransfer transfer = ReplicaTransfer::kPipelined;
   bool keeps_replicas = false;
+  int32_t num_layers = 1;  // all of them with the same weights
   int64_t pool_rows = 0;
   int32_t num_sms = 0;
   int32_t lag_waves = 2;
@@ -47,23 +48,21 @@ struct RankTensors {
         ids(ids_of(data.routing[rank]), device),
         weights(std::span<const float>(data.topk_weights[rank]), device),
         valid(std::vector<int32_t>{data.routing[rank].valid_tokens()}, device),
-        w1(pool_bytes(data, rank, data.shape().w1_elements() * int64_t{sizeof(Bf16)}), device),
-        w2(pool_bytes(data, rank, data.shape().w2_elements() * int64_t{sizeof(Bf16)}), device),
-        b1(pool_bytes(data, rank, 2 * data.shape().inter), device),
-        b2(pool_bytes(data, rank, data.shape().hidden), device) {
-    upload_owned(data, rank);
-  }
-  void upload_owned(const StepData& data, int32_t rank) {
-    fill(w1, data.w1[rank].bytes);
-    fill(w2, data.w2[rank].bytes);
-    fill(b1, data.b1[rank]);
-    fill(b2, data.b2[rank]);
+        w1(std::span<const std::byte>(data.w1[rank].bytes), device),
+        w2(std::span<const std::byte>(data.w2[rank].bytes), device),
+        b1(std::span<const float>(data.b1[rank]), device),
+        b2(std::span<const float>(data.b2[rank]), device) {}
+  // As the step's data have them now.
+  void upload_weights(const StepData& data, int32_t rank) {
+    w1.upload(std::span<const std::byte>(data.w1[rank].bytes));
+    w2.upload(std::span<const std::byte>(data.w2[rank].bytes));
+    b1.upload(std::span<const float>(data.b1[rank]));
+    b2.upload(std::span<const float>(data.b2[rank]));
   }
 
-  // Owned experts first; slots are poisoned.
-  MegaWeights pool(const StepData& data, int32_t rank) const {
+  MegaWeights owned(const StepData& data, int32_t rank) const {
     const bool has_bias = data.shape().has_bias;
-    return {.num_weights = num_weights(data, rank),
+    return {.num_owned = owned_experts(data.owner_of, data.num_ranks())[rank],
             .w1 = w1.data(),
             .w2 = w2.data(),
             .b1 = has_bias ? b1.data() : nullptr,
@@ -93,25 +92,13 @@ struct RankTensors {
     const size_t count = static_cast<size_t>(routing.num_tokens) * routing.topk;
     return {static_cast<const std::byte*>(routing.topk_ids), bytes * count};
   }
-  static int32_t num_weights(const StepData& data, int32_t rank) {
-    return owned_experts(data.owner_of, data.num_ranks())[rank] + data.layer_case.replica_slots;
-  }
-  static size_t pool_bytes(const StepData& data, int32_t rank, int64_t of_expert) {
-    return static_cast<size_t>(num_weights(data, rank) * of_expert);
-  }
-  template <typename T>
-  static void fill(gpu::DeviceArray<T>& pool, const std::vector<T>& owned) {
-    std::vector<T> values = pool.download();
-    std::copy(owned.begin(), owned.end(), values.begin());
-    pool.upload(std::span<const T>(values));
-  }
 };
 
 class ForwardRig {
  public:
   explicit ForwardRig(const StepData& data, const Knobs& knobs = {})
       : data_(data), transfer_(knobs.transfer) {
-    std::vector<MegaWeights> pools;
+    std::vector<MegaWeights> weights;
     for (int32_t rank = 0; rank < data.num_ranks(); ++rank) {
       if (knobs.process != nullptr && knobs.process->rank != rank) continue;
       const int32_t device = knobs.process != nullptr
@@ -120,12 +107,13 @@ class ForwardRig {
       hosted_.push_back(rank);
       device_of_.push_back(device);
       ranks_.emplace_back(data, rank, device);
-      pools.push_back(ranks_.back().pool(data, rank));
+      weights.push_back(ranks_.back().owned(data, rank));
     }
     MF_CUDA(cudaSetDevice(device_of_[0]));
     session_ = std::make_unique<DeviceSession>(
-        config_of(data, knobs), pools,
-        [&](const Layout& layout) { return make_group(knobs, layout); });
+        config_of(data, knobs), [&](const Layout& layout) { return make_group(knobs, layout); });
+    for (int32_t layer = 0; layer < knobs.num_layers; ++layer)
+      session_->set_weights(layer, weights);
     session_->set_transfer(knobs.transfer);
     for (size_t i = 0; i < ranks_.size(); ++i) {
       tensors_.push_back({.x = ranks_[i].x.data(),
@@ -140,15 +128,14 @@ class ForwardRig {
   RankTensors& rank(int32_t local_idx) { return ranks_[local_idx]; }
   int32_t num_local() const { return static_cast<int32_t>(hosted_.size()); }
 
-  // The owned weights, as the step's data have them now.
+  // As the step's data have them now.
   void upload_weights(int32_t local_idx) {
-    ranks_[local_idx].upload_owned(data_, hosted_[local_idx]);
+    ranks_[local_idx].upload_weights(data_, hosted_[local_idx]);
   }
   // W1 of a slot becomes NaNs.
   void spoil_slot(int32_t local_idx, int32_t slot) {
-    const auto owned = owned_experts(data_.owner_of, data_.num_ranks())[hosted_[local_idx]];
     const size_t bytes = data_.shape().w1_elements() * sizeof(Bf16);
-    MF_CUDA(cudaMemset(ranks_[local_idx].w1.data() + (owned + slot) * bytes, 0xff, bytes));
+    MF_CUDA(cudaMemset(session_->slots(local_idx).w1 + slot * bytes, 0xff, bytes));
     MF_CUDA(cudaDeviceSynchronize());
   }
   // Tokens of rank 0 from `num_valid` on are ignored.
@@ -214,25 +201,22 @@ class ForwardRig {
     MF_CUDA(cudaDeviceSynchronize());
   }
   void poison_slots(int32_t local_idx) {
-    RankTensors& rank = ranks_[local_idx];
-    const int32_t slots = data_.layer_case.replica_slots;
-    const auto owned = owned_experts(data_.owner_of, data_.num_ranks())[hosted_[local_idx]];
-    const auto poison_pool = [&](const auto& pool) {
-      const size_t of_expert = pool.bytes() / std::max(owned + slots, 1);
-      auto* const bytes = reinterpret_cast<std::byte*>(pool.data());
-      MF_CUDA(cudaMemset(bytes + owned * of_expert, 0xff, slots * of_expert));
-    };
-    poison_pool(rank.w1);
-    poison_pool(rank.w2);
-    poison_pool(rank.b1);
-    poison_pool(rank.b2);
+    const LayerShape& shape = data_.shape();
+    const size_t slots = static_cast<size_t>(data_.layer_case.replica_slots);
+    const SlotPool& pool = session_->slots(local_idx);
+    MF_CUDA(cudaMemset(pool.w1, 0xff, slots * shape.w1_elements() * sizeof(Bf16)));
+    MF_CUDA(cudaMemset(pool.w2, 0xff, slots * shape.w2_elements() * sizeof(Bf16)));
+    if (shape.has_bias) {
+      MF_CUDA(cudaMemset(pool.b1, 0xff, slots * 2 * shape.inter * sizeof(float)));
+      MF_CUDA(cudaMemset(pool.b2, 0xff, slots * shape.hidden * sizeof(float)));
+    }
     MF_CUDA(cudaDeviceSynchronize());
   }
-  // `place`th of a pool = the expert's from its owner.
+  // `slot`th of a pool = the `local`th of its owner's.
   template <typename T>
-  static void copy_expert(const gpu::DeviceArray<T>& pool, int32_t place,
-                          const std::vector<T>& owned, int32_t local, int64_t size) {
-    MF_CUDA(cudaMemcpy(pool.data() + place * size, owned.data() + local * size,
+  static void copy_expert(void* pool, int32_t slot, const std::vector<T>& owned, int32_t local,
+                          int64_t size) {
+    MF_CUDA(cudaMemcpy(static_cast<T*>(pool) + slot * size, owned.data() + local * size,
                        static_cast<size_t>(size) * sizeof(T), cudaMemcpyDefault));
   }
   // The weights that a plan wants in its slots.
@@ -248,17 +232,15 @@ class ForwardRig {
   }
   void fill_slot(int32_t local_idx, int32_t slot, int32_t expert) {
     const LayerShape& shape = data_.shape();
-    const int32_t place =
-        owned_experts(data_.owner_of, data_.num_ranks())[hosted_[local_idx]] + slot;
     const int32_t from = local_index_of(data_.owner_of, data_.num_ranks())[expert];
     const int32_t owner = data_.owner_of[expert];
-    const RankTensors& to = ranks_[local_idx];
+    const SlotPool& to = session_->slots(local_idx);
     constexpr int64_t kBytes = sizeof(Bf16);
-    copy_expert(to.w1, place, data_.w1[owner].bytes, from, kBytes * shape.w1_elements());
-    copy_expert(to.w2, place, data_.w2[owner].bytes, from, kBytes * shape.w2_elements());
+    copy_expert(to.w1, slot, data_.w1[owner].bytes, from, kBytes * shape.w1_elements());
+    copy_expert(to.w2, slot, data_.w2[owner].bytes, from, kBytes * shape.w2_elements());
     if (!shape.has_bias) return;
-    copy_expert(to.b1, place, data_.b1[owner], from, 2 * shape.inter);
-    copy_expert(to.b2, place, data_.b2[owner], from, shape.hidden);
+    copy_expert(to.b1, slot, data_.b1[owner], from, 2 * shape.inter);
+    copy_expert(to.b2, slot, data_.b2[owner], from, shape.hidden);
   }
 
   static DeviceSessionConfig config_of(const StepData& data, const Knobs& knobs) {
@@ -273,6 +255,7 @@ class ForwardRig {
     config.plan.owner_of = data.owner_of;
     config.ranks_per_device =
         knobs.process != nullptr ? 1 : ceil_div(data.num_ranks(), knobs.num_devices);
+    config.num_layers = knobs.num_layers;
     config.keeps_replicas = knobs.keeps_replicas;
     config.pool_rows = knobs.pool_rows;
     config.num_sms = knobs.num_sms;

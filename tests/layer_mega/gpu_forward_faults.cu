@@ -38,6 +38,40 @@ TEST(MegaForwardFaults, ArgumentsAreNamed) {
   EXPECT_EQ(error_of(launch), "ranks: tensors of 0, this process hosts 1");
 }
 
+TEST(MegaForwardFaults, LayersAndWeightsAreNamed) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(case_of(shape_of(4, 2, 64, 64), 10), 7);
+  ForwardRig rig(data);
+  rig.route();
+  const auto compute = [&](int32_t layer) {
+    return error_of([&] { rig.session().compute(rig.tensors(), {.layer = layer}); });
+  };
+  EXPECT_EQ(compute(1), "layer: 1 is outside [0, 1)");
+  const auto set = [&](const MegaWeights& weights) {
+    return error_of([&] { rig.session().set_weights(0, std::span(&weights, 1)); });
+  };
+  MegaWeights weights = rig.rank(0).owned(data, 0);
+  weights.num_owned = 5;
+  EXPECT_EQ(set(weights), "num_owned: 5 is outside [0, 4]");
+  weights = rig.rank(0).owned(data, 0);
+  weights.w2 = nullptr;
+  EXPECT_EQ(set(weights), "weights: w1 or w2 is missing");
+  weights = rig.rank(0).owned(data, 0);
+  weights.b1 = rig.rank(0).weights.data();
+  EXPECT_EQ(set(weights), "weights: the shape has no biases, and one is given");
+  weights = rig.rank(0).owned(data, 0);
+  weights.w1 = static_cast<const std::byte*>(weights.w1) + 8;
+  EXPECT_EQ(set(weights), "weights: do not begin at a multiple of 16 bytes");
+  EXPECT_EQ(error_of([&] { rig.session().set_weights(0, {}); }),
+            "weights: of 0 ranks, this process hosts 1");
+  // Fewer experts than the plan gives the rank: a launch refuses.
+  weights = rig.rank(0).owned(data, 0);
+  weights.num_owned = 3;
+  EXPECT_EQ(set(weights), "no error");
+  const std::string refusal = error_of([&] { rig.forward(); });
+  EXPECT_NE(refusal.find("refused"), std::string::npos) << refusal;
+}
+
 TEST(MegaForwardFaults, AResultThatNeverComes) {
   MF_NEEDS_GPUS(1);
   const StepData data(case_of(shape_of(4, 2, 64, 64), 40), 2);

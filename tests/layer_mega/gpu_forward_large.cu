@@ -43,10 +43,10 @@ void expect_periods(int32_t num_tokens, int64_t pool_rows) {
   config.plan.planner = PlannerKind::kFixed;
   config.plan.dims = {.num_experts = data.shape().num_experts, .num_ranks = 1};
   config.pool_rows = pool_rows;
-  const MegaWeights pool = once.rank(0).pool(data, 0);
-  DeviceSession session(config, std::span(&pool, 1), [](const Layout& layout) {
+  DeviceSession session(config, [](const Layout& layout) {
     return std::make_unique<LocalGroup>(LocalConfig{.device_of = {0}}, layout);
   });
+  session.set_weights(0, std::vector{once.rank(0).owned(data, 0)});
   const ForwardTensors tensors = {.x = x.data(),
                                   .y = y.data(),
                                   .routing = {.num_tokens = num_tokens,

@@ -121,6 +121,39 @@ TEST(MegaForwardReplicas, ResidentSlotsAreLeftAlone) {
   EXPECT_NE(rig.forward(), expected) << "slot 0 is not";
 }
 
+// Two layers with weights of their own take turns with the same slots.
+TEST(MegaForwardReplicas, LayersShareSlots_IC_23) {
+  MF_NEEDS_GPUS(1);
+  const LayerCase layer_case = hot_case(shape_of(12, 2, 192, 128), 3);
+  StepData data(layer_case, 50);
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .num_layers = 2});
+  const Outputs first = rig.step();
+  ASSERT_GT(num_replicas(rig), 0);
+  data.redraw_weights(97);
+  std::vector<test::RankTensors> others;
+  std::vector<MegaWeights> weights;
+  for (int32_t rank = 0; rank < data.num_ranks(); ++rank) {
+    others.emplace_back(data, rank, 0);
+    weights.push_back(others.back().owned(data, rank));
+  }
+  rig.session().set_weights(1, weights);
+  const Outputs second = [&] {
+    rig.session().forward(rig.tensors(), {.layer = 1});
+    rig.session().group().synchronize();
+    return rig.outputs();
+  }();
+  EXPECT_NE(second, first);
+  EXPECT_LE(relative_error(second, reference_y(data)), kTolerance);
+  for (int repeat = 0; repeat < gpu::by_size(30, 2, 300); ++repeat) {
+    rig.session().group().set_delay_fuzz(1 + repeat);
+    const int32_t layer = repeat % 3 % 2;  // 0 1 0 0 1 0 ...
+    for (const int32_t before : {0, 1, 0}) rig.session().forward(rig.tensors(), {.layer = before});
+    rig.session().forward(rig.tensors(), {.layer = layer});
+    rig.session().group().synchronize();
+    ASSERT_EQ(rig.outputs(), layer == 0 ? first : second) << "repeat " << repeat;
+  }
+}
+
 // Right behind the launch, on its stream, the owners' weights are overwritten.
 TEST(MegaForwardReplicas, OwnersMayOverwriteTheirWeightsAfterTheLaunch) {
   MF_NEEDS_GPUS(1);
@@ -185,7 +218,8 @@ TEST(MegaForwardReplicas, KeptReplicasAreResident) {
   MF_NEEDS_GPUS(1);
   StepData data(hot_case(shape_of(8, 2, 128, 192), 2), 49);
   const Outputs expected = ForwardRig(data).step();
-  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .keeps_replicas = true});
+  ForwardRig rig(data,
+                 {.planner = PlannerKind::kMegaflux, .keeps_replicas = true, .num_layers = 2});
   const auto step = [&](int32_t layer, uint64_t version) {
     const DeviceHeadStep key = {.layer = layer, .weight_version = version};
     rig.session().route(rig.tensors(), key);

@@ -28,7 +28,7 @@ TEST(MegaSupport, BytesByPart) {
   EXPECT_EQ(memory.results, int64_t{8192} * 8 * 4096 * 2);
   EXPECT_GT(memory.signals, 0);
   EXPECT_GT(memory.tables, 0);
-  EXPECT_EQ(memory.total(), memory.heap() + memory.workspace() + memory.weight_pool());
+  EXPECT_EQ(memory.total(), memory.heap() + memory.workspace() + memory.weights);
 }
 
 TEST(MegaSupport, HeapAndWorkspaceAreThoseOfTheFields) {

@@ -10,12 +10,12 @@
 
 namespace megaflux {
 
-// The weight pool of a rank: owned experts in ascending id, then replica slots.
-struct WeightPool {
-  std::byte* w1 = nullptr;  // [E_local + s, 2I, H]
-  std::byte* w2 = nullptr;  // [E_local + s, H, I]
-  float* b1 = nullptr;      // [E_local + s, 2I] or null
-  float* b2 = nullptr;      // [E_local + s, H] or null
+// The replica slots of a rank, shared by all layers of its session.
+struct SlotPool {
+  std::byte* w1 = nullptr;  // [s, 2I, H]
+  std::byte* w2 = nullptr;  // [s, H, I]
+  float* b1 = nullptr;      // [s, 2I] or null
+  float* b2 = nullptr;      // [s, H] or null
 };
 
 __device__ __forceinline__ const PlanHeader& plan_header(const DeviceRank& self,
@@ -24,9 +24,9 @@ __device__ __forceinline__ const PlanHeader& plan_header(const DeviceRank& self,
 }
 
 // Of an entry: without a plan (the head found none, or did not enter) the rank refuses.
+inline constexpr uint32_t kPlanRefusal = 1 + static_cast<uint32_t>(ErrorCode::kBadInput);
 __device__ __forceinline__ uint32_t plan_refusal(const PlanHeader& plan) {
-  constexpr uint32_t kRefusal = 1 + static_cast<uint32_t>(ErrorCode::kBadInput);
-  return plan.magic == PlanHeader{}.magic ? 0 : kRefusal;
+  return plan.magic == PlanHeader{}.magic ? 0 : kPlanRefusal;
 }
 
 // One of the rank's replicas that have rows.
@@ -53,8 +53,7 @@ __device__ inline LaneReplica find_replica(const DeviceRank& self, const Planned
   return replica;
 }
 
-// A piece of the weights of one expert on its way to a place of a pool, with the biases of its
-// rows.
+// A piece of the weights of one expert on its way to a slot, with the biases of its rows.
 struct PieceCopy {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
@@ -66,19 +65,19 @@ struct PieceCopy {
 };
 
 __device__ inline PieceCopy locate_piece(const WeightCut& cut, Matrix matrix, int32_t index,
-                                         const WeightPool& pool, int64_t place,
+                                         const SlotPool& pool, int64_t slot,
                                          const ExpertSource& source) {
   const bool is_w1 = matrix == Matrix::kW1;
   const WeightPiece piece = cut.piece(index);
   const int32_t rows = cut.halves * cut.rows;
   PieceCopy copy;
-  copy.to = (is_w1 ? pool.w1 : pool.w2) + place * rows * cut.row_bytes + piece.offset;
+  copy.to = (is_w1 ? pool.w1 : pool.w2) + slot * rows * cut.row_bytes + piece.offset;
   copy.from = (is_w1 ? source.w1 : source.w2) + piece.offset;
   copy.bytes = static_cast<uint32_t>(piece.bytes);
   copy.tile = piece.tile;
   float* const biases = is_w1 ? pool.b1 : pool.b2;
   if (biases == nullptr) return copy;
-  copy.biases_to = biases + place * rows + piece.first_row;
+  copy.biases_to = biases + slot * rows + piece.first_row;
   copy.biases_from = (is_w1 ? source.b1 : source.b2) + piece.first_row;
   copy.bias_bytes = static_cast<uint32_t>(piece.bias_rows) * uint32_t{sizeof(float)};
   return copy;

@@ -47,20 +47,13 @@ PlannedFields planned_of(const DeviceHeadFields& head, const PlanDims& dims) {
   return planned;
 }
 
-WeightPool pool_of(const MegaWeights& weights) {
-  return {.w1 = static_cast<std::byte*>(weights.w1),
-          .w2 = static_cast<std::byte*>(weights.w2),
-          .b1 = weights.b1,
-          .b2 = weights.b2};
-}
-
 }  // namespace
 
-DeviceSession::DeviceSession(const DeviceSessionConfig& config,
-                             std::span<const MegaWeights> weights, const GroupMaker& make_group) {
+DeviceSession::DeviceSession(const DeviceSessionConfig& config, const GroupMaker& make_group) {
   check_device_config(config.plan);
   keeps_replicas_ = config.keeps_replicas;
   mega_ = mega_config_of(config);
+  owner_of_ = owners_of(config.plan);
   const HeadConfig head_config = {.plan = config.plan,
                                   .topk = config.shape.topk,
                                   .max_tokens = config.max_tokens,
@@ -77,41 +70,48 @@ DeviceSession::DeviceSession(const DeviceSessionConfig& config,
     const auto count = static_cast<int32_t>(group_->ranks_on(i).size());
     MF_CHECK(count <= config.ranks_per_device, "ranks_per_device: ", config.ranks_per_device,
              ", device ", group_->device(i), " hosts ", count);
-    num_local_ += count;
   }
-  MF_CHECK(weights.size() == static_cast<size_t>(num_local_), "weights: of ", weights.size(),
-           " ranks, this process hosts ", num_local_);
-  add_sides(config, head_config, weights);
+  add_sides(head_config, config.num_layers);
   clear_slots();
 }
 
-void DeviceSession::add_sides(const DeviceSessionConfig& config, const HeadConfig& head,
-                              std::span<const MegaWeights> weights) {
-  const bool has_slots = mega_.replica_slots > 0;
-  std::vector<ExpertSource> sources;
-  if (has_slots) sources = find_sources(config.plan, weights);
+void DeviceSession::add_sides(const HeadConfig& head, int32_t num_layers) {
   for (size_t i = 0; i < group_->num_devices(); ++i) {
     const CurrentDevice current(group_->device(i));
     Side side;
-    side.first = sides_.empty() ? 0 : sides_.back().first + sides_.back().count;
+    side.first = num_local_;
     side.count = static_cast<int32_t>(group_->ranks_on(i).size());
     side.head = std::make_unique<DeviceHead>(head, head_fields_, group_->ranks_on(i));
-    side.planner = std::make_unique<DevicePlanner>(config.plan, group_->device(i),
+    side.planner = std::make_unique<DevicePlanner>(head.plan, group_->device(i),
                                                    std::max<int64_t>(1, max_step_rows(head)));
-    const auto here = weights.subspan(side.first, side.count);
-    side.forward = std::make_unique<MegaForward>(mega_, fields_, here, sources);
-    if (has_slots) {
-      std::vector<WeightPool> pools;
-      for (const MegaWeights& of_rank : here) pools.push_back(pool_of(of_rank));
+    side.forward = std::make_unique<MegaForward>(
+        mega_, fields_, MegaScope{.num_local = side.count, .num_layers = num_layers});
+    if (mega_.replica_slots > 0) {
+      std::vector<SlotPool> pools;
+      for (int32_t k = 0; k < side.count; ++k) pools.push_back(side.forward->slots(k));
       side.distribute =
           std::make_unique<DistributeWeights>(DistributeConfig{.w1_cut = mega_.w1_cut(),
                                                                .w2_cut = mega_.w2_cut(),
                                                                .config_hash = config_hash(mega_),
                                                                .num_sms = mega_.num_sms},
-                                              pools, sources);
+                                              pools);
     }
+    num_local_ += side.count;
     sides_.push_back(std::move(side));
   }
+}
+
+void DeviceSession::set_weights(int32_t layer, std::span<const MegaWeights> weights) {
+  MF_CHECK(weights.size() == static_cast<size_t>(num_local_), "weights: of ", weights.size(),
+           " ranks, this process hosts ", num_local_);
+  std::vector<ExpertSource> sources;
+  if (mega_.replica_slots > 0) sources = find_sources(weights);
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    const CurrentDevice current(group_->device(i));
+    sides_[i].forward->set_weights(layer, weights.subspan(sides_[i].first, sides_[i].count),
+                                   sources);
+  }
+  if (filled_for_ && filled_for_->first == layer) filled_for_.reset();
 }
 
 void DeviceSession::clear_slots() {
@@ -131,18 +131,18 @@ void DeviceSession::recover() {
   clear_slots();
 }
 
-std::vector<ExpertSource> DeviceSession::find_sources(const PlanConfig& plan,
-                                                      std::span<const MegaWeights> weights) const {
+std::vector<ExpertSource> DeviceSession::find_sources(std::span<const MegaWeights> weights) const {
   const LayerShape& shape = mega_.shape;
   const size_t w1_bytes = shape.w1_elements() * sizeof(Bf16);
   const size_t w2_bytes = shape.w2_elements() * sizeof(Bf16);
   const size_t b1_bytes = size_t{2} * shape.inter * sizeof(float);
   const size_t b2_bytes = static_cast<size_t>(shape.hidden) * sizeof(float);
-  const auto map = [&](auto MegaWeights::*pool, size_t expert_bytes) {
+  const auto map = [&](auto MegaWeights::*of, size_t expert_bytes) {
     std::vector<MemoryRange> ranges;
     for (const MegaWeights& of_rank : weights) {
-      void* const data = of_rank.*pool;
-      ranges.push_back({data, data == nullptr ? 0 : of_rank.num_weights * expert_bytes});
+      // Peers read what is mapped, and no more.
+      void* const data = const_cast<void*>(static_cast<const void*>(of_rank.*of));
+      ranges.push_back({data, data == nullptr ? 0 : of_rank.num_owned * expert_bytes});
     }
     return group_->map_ranges(ranges);
   };
@@ -152,12 +152,12 @@ std::vector<ExpertSource> DeviceSession::find_sources(const PlanConfig& plan,
     b1 = map(&MegaWeights::b1, b1_bytes);
     b2 = map(&MegaWeights::b2, b2_bytes);
   }
-  const std::vector<int32_t> owners = owners_of(plan);
-  const std::vector<int32_t> local = local_index_of(owners, plan.dims.num_ranks);
+  const std::vector<int32_t> local = local_index_of(owner_of_, mega_.num_ranks);
   std::vector<ExpertSource> sources;
-  for (size_t e = 0; e < owners.size(); ++e) {
+  for (size_t e = 0; e < owner_of_.size(); ++e) {
     const auto place = [&](const std::vector<std::byte*>& bases, size_t expert_bytes) {
-      return bases.empty() ? nullptr : bases[owners[e]] + local[e] * expert_bytes;
+      std::byte* const base = bases.empty() ? nullptr : bases[owner_of_[e]];
+      return base == nullptr ? nullptr : base + local[e] * expert_bytes;
     };
     sources.push_back({.w1 = place(w1, w1_bytes),
                        .w2 = place(w2, w2_bytes),
@@ -167,10 +167,21 @@ std::vector<ExpertSource> DeviceSession::find_sources(const PlanConfig& plan,
   return sources;
 }
 
-std::byte* DeviceSession::base(int32_t local_idx) const {
+const DeviceSession::Side& DeviceSession::side_of(int32_t local_idx) const {
   size_t i = 0;
   while (i + 1 < sides_.size() && sides_[i + 1].first <= local_idx) ++i;
-  return group_->base(i, static_cast<size_t>(local_idx - sides_[i].first));
+  return sides_[i];
+}
+
+const SlotPool& DeviceSession::slots(int32_t local_idx) const {
+  const Side& side = side_of(local_idx);
+  return side.forward->slots(local_idx - side.first);
+}
+
+std::byte* DeviceSession::base(int32_t local_idx) const {
+  const Side& side = side_of(local_idx);
+  return group_->base(static_cast<size_t>(&side - sides_.data()),
+                      static_cast<size_t>(local_idx - side.first));
 }
 
 Bf16* DeviceSession::tokens(int32_t local_idx) const {
@@ -227,8 +238,11 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
   check_count(ranks);
   if (transfer_ == ReplicaTransfer::kStaged && mega_.replica_slots > 0) {
     launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
-      sides_[device_idx].distribute->launch(context, {.planned = planned_, .layer = step.layer},
-                                            stream);
+      const Side& side = sides_[device_idx];
+      side.distribute->launch(
+          context,
+          {.planned = planned_, .sources = side.forward->sources(step.layer), .layer = step.layer},
+          stream);
     });
   }
   filled_for_ = std::pair(step.layer, step.weight_version);

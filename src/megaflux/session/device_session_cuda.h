@@ -4,10 +4,11 @@
 //
 //   const DeviceSessionConfig config = {.shape = shape, .max_tokens = 4096, .plan = plan,
 //                                       .ranks_per_device = 4};
-//   DeviceSession session(config, weights, [](const Layout& layout) {
+//   DeviceSession session(config, [](const Layout& layout) {
 //     const LocalConfig local = {.device_of = {0, 0, 0, 0, 1, 1, 1, 1}};
 //     return std::make_unique<LocalGroup>(local, layout);
 //   });
+//   session.set_weights(0, weights);
 //   session.forward(tensors);    // a head and a forward on every device
 //   session.group().synchronize();
 //
@@ -39,6 +40,7 @@ namespace megaflux {
 
 struct DeviceSessionConfig {
   LayerShape shape;
+  int32_t num_layers = 1;        // layers of this shape; they share slots and pools
   int32_t max_tokens = 0;        // T_max, tokens a rank
   PlanConfig plan;               // dims: E, P, s, beta; owners and all else of planning
   int32_t ranks_per_device = 1;  // the most that a device of the group hosts
@@ -59,10 +61,14 @@ class DeviceSession {
  public:
   using GroupMaker = std::function<std::unique_ptr<DeviceGroup>(const Layout&)>;
 
-  // `weights` of the ranks, in memory of their devices, which stays where it is. Throws kBadInput
-  // naming the field, the value and the limit, and what the group's maker throws.
-  DeviceSession(const DeviceSessionConfig& config, std::span<const MegaWeights> weights,
-                const GroupMaker& make_group);
+  // On the device that is current the heaps' sizes are found. Throws kBadInput naming the field,
+  // the value and the limit, and what the group's maker throws.
+  DeviceSession(const DeviceSessionConfig& config, const GroupMaker& make_group);
+
+  // Collective: the weights of a layer on every rank, in memory of its device, which stays where it
+  // is; called again if they move. Counts as a change of the layer's weights. Not while a launch is
+  // under way. Throws kBadInput naming what is missing or misplaced.
+  void set_weights(int32_t layer, std::span<const MegaWeights> weights);
 
   DeviceGroup& group() { return *group_; }
   int32_t num_local() const { return num_local_; }
@@ -71,6 +77,8 @@ class DeviceSession {
   const DeviceHeadFields& head_fields() const { return head_fields_; }
   // Heap of a rank of this process.
   std::byte* base(int32_t local_idx) const;
+  // The replica slots of a rank.
+  const SlotPool& slots(int32_t local_idx) const;
   // [T_max, H] where peers read a rank's tokens: an x that lies here is not copied. Null if P = 1.
   Bf16* tokens(int32_t local_idx) const;
   // Bytes on a device beside the heaps and the weights.
@@ -119,11 +127,10 @@ class DeviceSession {
   template <typename Fn>
   void launch(Streams streams, Fn&& fn);
   // Where the experts' weights lie at their owners, [E].
-  std::vector<ExpertSource> find_sources(const PlanConfig& plan,
-                                         std::span<const MegaWeights> weights) const;
+  std::vector<ExpertSource> find_sources(std::span<const MegaWeights> weights) const;
+  const Side& side_of(int32_t local_idx) const;
   // Heads, planners and forwards of the group's devices.
-  void add_sides(const DeviceSessionConfig& config, const HeadConfig& head,
-                 std::span<const MegaWeights> weights);
+  void add_sides(const HeadConfig& head, int32_t num_layers);
   // No slot holds anything.
   void clear_slots();
   void check_count(std::span<const ForwardTensors> ranks) const;
@@ -131,6 +138,7 @@ class DeviceSession {
   std::vector<int32_t> local_ranks() const;  // by local index
 
   MegaConfig mega_;
+  std::vector<int32_t> owner_of_;  // [E]
   MegaFields fields_;
   DeviceHeadFields head_fields_;
   PlannedFields planned_;

@@ -20,8 +20,8 @@ constexpr double kLeadMs = 150;
 constexpr double kMostLead = 100;
 constexpr int32_t kMostLaunches = 10000;
 
-// The first runs of a case. Runs that differ in their slots alone share a rig, and a run without
-// slots the weights of an earlier one that has the same owners.
+// The first runs of a case. Runs that differ in how their slots are filled alone share a rig, and
+// runs with the same owners their weights.
 class ForwardRigs {
  public:
   ForwardRigs(const ForwardBenchCase& bench_case, size_t num_runs)
@@ -56,10 +56,9 @@ class ForwardRigs {
     return nullptr;
   }
   std::shared_ptr<LayerRig> make_rig(const ForwardBenchCase& bench_case, const ForwardRun& run) {
-    const int32_t slots = run.plan.dims.replica_slots;
-    std::shared_ptr<RandomWeights> weights = slots == 0 ? weights_of(run.plan.owner_of) : nullptr;
+    std::shared_ptr<RandomWeights> weights = weights_of(run.plan.owner_of);
     if (weights == nullptr) {
-      weights = std::make_shared<RandomWeights>(bench_case.shape, run.plan.owner_of, slots,
+      weights = std::make_shared<RandomWeights>(bench_case.shape, run.plan.owner_of,
                                                 bench_case.device_of);
       weights_.push_back(weights);
     }

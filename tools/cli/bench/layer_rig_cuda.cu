@@ -35,8 +35,6 @@ size_t bf16_bytes(int64_t count) {
 }
 
 constexpr float kWeightScale = 0.05f;
-// Of every byte, a bf16 of two such is a NaN.
-constexpr int kNan = 0xff;
 
 // What the head has left on rank 0, as on all others.
 Plan plan_left(const DeviceSession& session) {
@@ -49,39 +47,34 @@ Plan plan_left(const DeviceSession& session) {
 }  // namespace
 
 RandomWeights::RandomWeights(const LayerShape& shape, std::span<const int32_t> owner_of,
-                             int32_t slots, std::span<const int32_t> device_of)
+                             std::span<const int32_t> device_of)
     : owner_of_(owner_of.begin(), owner_of.end()) {
   const auto num_ranks = static_cast<int32_t>(device_of.size());
   const std::vector<int32_t> owned = owned_experts(owner_of, num_ranks);
   const int64_t w1 = shape.w1_elements(), w2 = shape.w2_elements();
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
-    const CurrentDevice current(device_of[rank]);
-    const int64_t places = owned[rank] + slots;
-    Pool pool = {.num_owned = owned[rank],
-                 .w1 = DeviceMemory(device_of[rank], bf16_bytes(places * w1)),
-                 .w2 = DeviceMemory(device_of[rank], bf16_bytes(places * w2))};
-    MF_CUDA(cudaMemset(pool.w1.data(), kNan, pool.w1.bytes()));
-    MF_CUDA(cudaMemset(pool.w2.data(), kNan, pool.w2.bytes()));
-    pools_.push_back(std::move(pool));
+    owned_.push_back({.num_experts = owned[rank],
+                      .w1 = DeviceMemory(device_of[rank], bf16_bytes(owned[rank] * w1)),
+                      .w2 = DeviceMemory(device_of[rank], bf16_bytes(owned[rank] * w2))});
   }
   const std::vector<int32_t> local = local_index_of(owner_of, num_ranks);
   for (int32_t expert = 0; expert < shape.num_experts; ++expert) {
-    const Pool& pool = pools_[owner_of[expert]];
+    const Owned& of_owner = owned_[owner_of[expert]];
     const CurrentDevice current(device_of[owner_of[expert]]);
     const uint64_t seed = 2 * static_cast<uint64_t>(expert) + 1;
-    fill_random(bf16_at(pool.w1) + local[expert] * w1, w1, kWeightScale, seed);
-    fill_random(bf16_at(pool.w2) + local[expert] * w2, w2, kWeightScale, seed + 1);
+    fill_random(bf16_at(of_owner.w1) + local[expert] * w1, w1, kWeightScale, seed);
+    fill_random(bf16_at(of_owner.w2) + local[expert] * w2, w2, kWeightScale, seed + 1);
     MF_CUDA(cudaDeviceSynchronize());
   }
 }
 
-std::vector<MegaWeights> RandomWeights::pools(int32_t slots) const {
-  std::vector<MegaWeights> pools;
-  for (const Pool& pool : pools_) {
-    pools.push_back(
-        {.num_weights = pool.num_owned + slots, .w1 = bf16_at(pool.w1), .w2 = bf16_at(pool.w2)});
+std::vector<MegaWeights> RandomWeights::of_ranks() const {
+  std::vector<MegaWeights> weights;
+  for (const Owned& of_rank : owned_) {
+    weights.push_back(
+        {.num_owned = of_rank.num_experts, .w1 = bf16_at(of_rank.w1), .w2 = bf16_at(of_rank.w2)});
   }
-  return pools;
+  return weights;
 }
 
 LayerRig::LayerRig(DeviceSessionConfig config, std::span<const int32_t> device_of,
@@ -94,10 +87,10 @@ LayerRig::LayerRig(DeviceSessionConfig config, std::span<const int32_t> device_o
   std::vector<int32_t> hosted(std::ranges::max(device_of_) + 1);
   for (const int32_t device : device_of_) ++hosted[device];
   config.ranks_per_device = std::ranges::max(hosted);
-  session_ = std::make_unique<DeviceSession>(
-      config, weights_->pools(config.plan.dims.replica_slots), [&](const Layout& layout) {
-        return std::make_unique<LocalGroup>(LocalConfig{.device_of = device_of_}, layout);
-      });
+  session_ = std::make_unique<DeviceSession>(config, [&](const Layout& layout) {
+    return std::make_unique<LocalGroup>(LocalConfig{.device_of = device_of_}, layout);
+  });
+  session_->set_weights(0, weights_->of_ranks());
   for (int32_t rank = 0; rank < session_->num_local(); ++rank) add_rank(rank, routing[rank]);
   timer_.emplace(session_->group());
   session_->route(tensors_);

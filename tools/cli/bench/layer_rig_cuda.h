@@ -1,12 +1,12 @@
 // LayerRig: a layer of random weights and tokens on the GPUs of this process, its outputs, and the
 // time of its launches. What every program that measures or traces a forward runs.
 //
-//   const auto weights = std::make_shared<RandomWeights>(shape, owners, slots, device_of);
+//   const auto weights = std::make_shared<RandomWeights>(shape, owners, device_of);
 //   LayerRig rig(config, device_of, weights, routing);
 //   const double ms = rig.run(LaunchKind::kLayer, 10);
 //
-// Slots are poisoned, and only launches that pull weights fill them. Those that a rig makes before
-// anything is timed do, so that replicas may be resident from then on.
+// Only launches that pull weights fill slots. Those that a rig makes before anything is timed do,
+// so that replicas may be resident from then on.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,25 +25,24 @@
 
 namespace megaflux::cli {
 
-// Weight pools of all ranks. An expert has the same values wherever it stands.
+// Weights of all ranks. An expert has the same values wherever it stands.
 class RandomWeights {
  public:
-  // `owner_of` [E], `device_of` [P]; `slots` places a rank behind the owned experts.
-  RandomWeights(const LayerShape& shape, std::span<const int32_t> owner_of, int32_t slots,
+  // `owner_of` [E], `device_of` [P].
+  RandomWeights(const LayerShape& shape, std::span<const int32_t> owner_of,
                 std::span<const int32_t> device_of);
 
-  // [P], with the first `slots` of the slots.
-  std::vector<MegaWeights> pools(int32_t slots) const;
+  std::vector<MegaWeights> of_ranks() const;  // [P]
   std::span<const int32_t> owner_of() const { return owner_of_; }
 
  private:
-  struct Pool {
-    int32_t num_owned = 0;
+  struct Owned {
+    int32_t num_experts = 0;
     DeviceMemory w1, w2;
   };
 
   std::vector<int32_t> owner_of_;
-  std::vector<Pool> pools_;  // [P]
+  std::vector<Owned> owned_;  // [P]
 };
 
 enum class LaunchKind {

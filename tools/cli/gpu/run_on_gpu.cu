@@ -27,40 +27,34 @@ DeviceMemory copy_of(int32_t device, std::span<const T> values) {
   return DeviceMemory::copy_of(device, std::as_bytes(values));
 }
 
-// The owned experts, behind them room for slots.
-DeviceMemory make_pool(int32_t device, const void* owned, int64_t owned_bytes, int64_t slot_bytes) {
-  DeviceMemory pool(device, static_cast<size_t>(owned_bytes + slot_bytes));
-  const CurrentDevice current(device);
-  MF_CUDA(cudaMemcpy(pool.data(), owned, static_cast<size_t>(owned_bytes), cudaMemcpyHostToDevice));
-  return pool;
-}
-
 // What one rank holds on its device.
 struct RankTensors {
-  RankTensors(const Workload& workload, int32_t rank, int32_t device, int32_t num_slots)
+  RankTensors(const Workload& workload, int32_t rank, int32_t device)
       : routing(workload.routing()[rank]),
         y(device, workload.x(rank).size()),
         ids(copy_of(device, std::span(static_cast<const int32_t*>(routing.topk_ids), pairs()))),
         weights(copy_of(device, std::span(routing.topk_weights, pairs()))) {
     const LayerShape& shape = workload.shape();
     const OwnedWeights owned = workload.weights(rank);
-    const int64_t num_owned = workload.owned_experts(rank);
-    const int64_t w1_bytes = shape.w1_elements() * int64_t{sizeof(Bf16)};
-    const int64_t w2_bytes = shape.w2_elements() * int64_t{sizeof(Bf16)};
-    w1 = make_pool(device, owned.w1, num_owned * w1_bytes, num_slots * w1_bytes);
-    w2 = make_pool(device, owned.w2, num_owned * w2_bytes, num_slots * w2_bytes);
-    pool = {.num_weights = static_cast<int32_t>(num_owned) + num_slots,
-            .w1 = w1.data(),
-            .w2 = w2.data()};
+    const auto num_owned = static_cast<size_t>(workload.owned_experts(rank));
+    const auto copy_weights = [&](const void* weights_of_rank, int64_t of_expert) {
+      const auto* const values = static_cast<const Bf16*>(weights_of_rank);
+      return copy_of(device, std::span(values, num_owned * static_cast<size_t>(of_expert)));
+    };
+    w1 = copy_weights(owned.w1, shape.w1_elements());
+    w2 = copy_weights(owned.w2, shape.w2_elements());
     // Without peers x may lie anywhere; with them it lies in the heap.
     if (workload.num_ranks() == 1) x = copy_of(device, std::span(workload.x(rank)));
     routing.topk_ids = ids.data();
     routing.topk_weights = reinterpret_cast<const float*>(weights.data());
   }
 
+  MegaWeights owned_weights(int32_t num_owned) const {
+    return {.num_owned = num_owned, .w1 = w1.data(), .w2 = w2.data()};
+  }
+
   RoutingView routing;
   DeviceMemory x, y, ids, weights, w1, w2;
-  MegaWeights pool;
 
  private:
   size_t pairs() const { return static_cast<size_t>(routing.num_tokens) * routing.topk; }
@@ -92,18 +86,19 @@ class GpuRun final : public LayerRun {
       : workload_(workload), task_(task) {
     make_planner(task.plan)->plan(workload.loads(), {}, host_plan_, host_report_);
     const std::vector<int32_t> device_of = deal_ranks(workload.num_ranks(), options.num_devices);
-    std::vector<MegaWeights> pools;
+    std::vector<MegaWeights> owned;
     for (int32_t rank = 0; rank < workload.num_ranks(); ++rank) {
-      ranks_.emplace_back(workload, rank, device_of[rank], task.plan.dims.replica_slots);
-      pools.push_back(ranks_.back().pool);
+      ranks_.emplace_back(workload, rank, device_of[rank]);
+      owned.push_back(ranks_.back().owned_weights(workload.owned_experts(rank)));
     }
     LocalConfig local;
     local.device_of = device_of;
     local.waits.deadline = wait_deadline(workload, options, kSlowGpuFlops);
     MF_CUDA(cudaSetDevice(0));
     session_ = std::make_unique<DeviceSession>(
-        session_config(workload, options, task), pools,
+        session_config(workload, options, task),
         [&](const Layout& layout) { return std::make_unique<LocalGroup>(local, layout); });
+    session_->set_weights(0, owned);
     take_tensors();
     timer_.emplace(group());
     for (size_t i = 0; i < group().num_devices(); ++i) {
@@ -202,12 +197,13 @@ class GpuRun final : public LayerRun {
         const cudaStream_t stream = group().stream(i);
         const DeviceMemory& y = ranks_[rank].y;
         MF_CUDA(cudaMemsetAsync(y.data(), kPoison, y.bytes(), stream));
-        for (const DeviceMemory* weights : {&ranks_[rank].w1, &ranks_[rank].w2}) {
-          const size_t slots = weights->bytes() * task_.plan.dims.replica_slots /
-                               std::max(ranks_[rank].pool.num_weights, 1);
-          MF_CUDA(
-              cudaMemsetAsync(weights->data() + weights->bytes() - slots, kPoison, slots, stream));
-        }
+        const SlotPool& slots = session_->slots(rank);
+        const auto num_slots = static_cast<size_t>(task_.plan.dims.replica_slots);
+        const LayerShape& shape = workload_.shape();
+        MF_CUDA(cudaMemsetAsync(slots.w1, kPoison, num_slots * shape.w1_elements() * sizeof(Bf16),
+                                stream));
+        MF_CUDA(cudaMemsetAsync(slots.w2, kPoison, num_slots * shape.w2_elements() * sizeof(Bf16),
+                                stream));
         MF_CUDA(cudaMemsetAsync(at_base(session_->base(rank), results), kPoison,
                                 results.count * sizeof(Bf16), stream));
       }

@@ -115,11 +115,11 @@ void print_memory_parts(const GpuFigures& gpu) {
   fmt::print("  replicated: heap {} (tokens {}, results {}, signals {}, head {}),\n",
              text(memory.heap() + gpu.head_bytes), text(memory.tokens), text(memory.results),
              text(memory.signals), text(gpu.head_bytes));
-  fmt::print("              workspace {} (row pool {}, activations {}, tables {}),\n",
-             text(memory.workspace()), text(memory.rows), text(memory.activations),
-             text(memory.tables));
-  fmt::print("              weights {} (owned {}, replica slots {})\n", text(memory.weight_pool()),
-             text(memory.weights), text(memory.replica_slots));
+  fmt::print(
+      "              workspace {} (row pool {}, activations {}, replica slots {}, tables {}),\n",
+      text(memory.workspace()), text(memory.rows), text(memory.activations),
+      text(memory.replica_slots), text(memory.tables));
+  fmt::print("              weights {}\n", text(memory.weights));
 }
 
 // What ranks as threads have moved.

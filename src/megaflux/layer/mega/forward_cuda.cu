@@ -35,14 +35,11 @@ ForwardParams params_of(const MegaConfig& config, const MegaFields& fields) {
 }
 
 void check_weights(const MegaConfig& config, const MegaWeights& weights) {
-  MF_CHECK(
-      weights.num_weights >= config.replica_slots && weights.num_weights <= config.most_weights(),
-      "num_weights: ", weights.num_weights, " is outside [", config.replica_slots, ", ",
-      config.most_weights(), "], slots and the most experts of a rank");
-  if (weights.num_weights == 0) return;
+  MF_CHECK(weights.num_owned >= 0 && weights.num_owned <= config.most_owned,
+           "num_owned: ", weights.num_owned, " is outside [0, ", config.most_owned, "]");
+  if (weights.num_owned == 0) return;
   MF_CHECK(weights.w1 != nullptr && weights.w2 != nullptr, "weights: w1 or w2 is missing");
-  for (const void* bias :
-       {static_cast<const void*>(weights.b1), static_cast<const void*>(weights.b2)}) {
+  for (const float* bias : {weights.b1, weights.b2}) {
     MF_CHECK((bias != nullptr) == config.shape.has_bias, "weights: the shape has ",
              config.shape.has_bias ? "biases, and one is missing" : "no biases, and one is given");
   }
@@ -110,57 +107,86 @@ int32_t sms_of(int32_t device) {
   return count;
 }
 
-MegaForward::MegaForward(const MegaConfig& config, const MegaFields& fields,
-                         std::span<const MegaWeights> weights,
-                         std::span<const ExpertSource> sources)
-    : config_(config),
-      num_local_(static_cast<int32_t>(weights.size())),
-      params_(params_of(config, fields)) {
-  MF_CHECK(num_local_ >= 1 && num_local_ <= kMaxLocalRanks, "weights: of ", num_local_,
-           " ranks, outside [1, ", kMaxLocalRanks, "]");
-  for (const MegaWeights& of_rank : weights) check_weights(config, of_rank);
-  check_sources(config, sources);
+MegaForward::MegaForward(const MegaConfig& config, const MegaFields& fields, const MegaScope& scope)
+    : config_(config), num_local_(scope.num_local), params_(params_of(config, fields)) {
+  MF_CHECK(num_local_ >= 1 && num_local_ <= kMaxLocalRanks, "num_local: ", num_local_,
+           " is outside [1, ", kMaxLocalRanks, "]");
+  MF_CHECK(scope.num_layers >= 1, "num_layers: ", scope.num_layers, " is below 1");
+  layers_.resize(static_cast<size_t>(scope.num_layers));
   Layout layout;
   params_.space = add_workspace_fields(layout, config);
   const size_t rank_bytes = layout.total_bytes();
-  space_ = DeviceMemory(current_device(), rank_bytes * weights.size());
-  std::vector<MegaMaps> maps;
-  for (size_t i = 0; i < weights.size(); ++i) {
+  space_ = DeviceMemory(current_device(), rank_bytes * static_cast<size_t>(num_local_));
+  const WorkspaceFields& space = params_.space;
+  for (int32_t i = 0; i < num_local_; ++i) {
     MegaRank& rank = params_.ranks[i];
-    rank.space = space_.data() + i * rank_bytes;
-    rank.weights = {.w1 = static_cast<std::byte*>(weights[i].w1),
-                    .w2 = static_cast<std::byte*>(weights[i].w2),
-                    .b1 = weights[i].b1,
-                    .b2 = weights[i].b2};
-    maps.push_back(
-        make_maps(config, {.x = reinterpret_cast<std::byte*>(at_base(rank.space, params_.space.x)),
-                           .a = reinterpret_cast<std::byte*>(at_base(rank.space, params_.space.a)),
-                           .w1 = rank.weights.w1,
-                           .w2 = rank.weights.w2,
-                           .num_weights = weights[i].num_weights}));
+    rank.space = space_.data() + static_cast<size_t>(i) * rank_bytes;
+    rank.slots = {.w1 = reinterpret_cast<std::byte*>(at_base(rank.space, space.slot_w1)),
+                  .w2 = reinterpret_cast<std::byte*>(at_base(rank.space, space.slot_w2))};
+    if (!config.shape.has_bias) continue;
+    rank.slots.b1 = at_base(rank.space, space.slot_b1);
+    rank.slots.b2 = at_base(rank.space, space.slot_b2);
   }
-  maps_ = DeviceMemory::copy_of(current_device(), std::as_bytes(std::span(maps)));
-  for (size_t i = 0; i < maps.size(); ++i) {
-    params_.ranks[i].maps = reinterpret_cast<const MegaMaps*>(maps_.data()) + i;
+}
+
+void MegaForward::check_layer(int32_t layer) const {
+  MF_CHECK(layer >= 0 && static_cast<size_t>(layer) < layers_.size(), "layer: ", layer,
+           " is outside [0, ", layers_.size(), ")");
+}
+
+void MegaForward::set_weights(int32_t layer, std::span<const MegaWeights> weights,
+                              std::span<const ExpertSource> sources) {
+  check_layer(layer);
+  MF_CHECK(weights.size() == static_cast<size_t>(num_local_), "weights: of ", weights.size(),
+           " ranks, the device has ", num_local_);
+  for (const MegaWeights& of_rank : weights) check_weights(config_, of_rank);
+  check_sources(config_, sources);
+  std::vector<MegaMaps> maps;
+  for (int32_t i = 0; i < num_local_; ++i) {
+    const MegaRank& rank = params_.ranks[i];
+    maps.push_back(make_maps(config_, {.x = at_base(rank.space, params_.space.x),
+                                       .a = at_base(rank.space, params_.space.a),
+                                       .w1 = weights[i].w1,
+                                       .w2 = weights[i].w2,
+                                       .num_owned = weights[i].num_owned,
+                                       .slot_w1 = rank.slots.w1,
+                                       .slot_w2 = rank.slots.w2}));
   }
-  if (sources.empty()) return;
-  sources_ = DeviceMemory::copy_of(current_device(), std::as_bytes(sources));
-  params_.sources = reinterpret_cast<const ExpertSource*>(sources_.data());
+  Layer set;
+  set.weights.assign(weights.begin(), weights.end());
+  set.maps = DeviceMemory::copy_of(current_device(), std::as_bytes(std::span(maps)));
+  if (!sources.empty()) {
+    set.sources = DeviceMemory::copy_of(current_device(), std::as_bytes(sources));
+  }
+  layers_[layer] = std::move(set);
+}
+
+const ExpertSource* MegaForward::sources(int32_t layer) const {
+  check_layer(layer);
+  return reinterpret_cast<const ExpertSource*>(layers_[layer].sources.data());
 }
 
 void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inputs,
                          cudaStream_t stream) const {
+  check_layer(inputs.layer);
+  const Layer& layer = layers_[inputs.layer];
+  MF_CHECK(!layer.weights.empty(), "layer: ", inputs.layer, " has no weights");
   MF_CHECK(context.num_local == num_local_, "group: ", context.num_local,
-           " ranks on the device, weights were given for ", num_local_);
-  check_launch(config_, sources_.bytes() > 0, context, inputs);
+           " ranks on the device, the forward was made for ", num_local_);
+  check_launch(config_, layer.sources.bytes() > 0, context, inputs);
   ForwardParams params = params_;
   params.planned = inputs.planned;
   params.stages = inputs.stages;
   params.slots = inputs.slots;
   params.trace = inputs.trace;
   params.layer = inputs.layer;
+  params.sources = sources(inputs.layer);
   for (size_t i = 0; i < inputs.ranks.size(); ++i) {
     MegaRank& rank = params.ranks[i];
+    rank.maps = reinterpret_cast<const MegaMaps*>(layer.maps.data()) + i;
+    rank.num_owned = layer.weights[i].num_owned;
+    rank.b1 = layer.weights[i].b1;
+    rank.b2 = layer.weights[i].b2;
     rank.x = static_cast<const Bf16*>(inputs.ranks[i].x);
     rank.y = static_cast<Bf16*>(inputs.ranks[i].y);
     rank.routing = inputs.ranks[i].routing;

@@ -6,7 +6,8 @@
 //                                            sms_of(0) / 4);
 //   const MegaFields fields = add_mega_fields(layout, config);    // and a head's, for the routes
 //   LocalGroup group({.device_of = {0, 0, 0, 0, 1, 1, 1, 1}}, layout);
-//   MegaForward forward(config, fields, weights);    // of ranks_on(0), device 0 being current
+//   MegaForward forward(config, fields, {.num_local = 4});    // on device 0, which is current
+//   forward.set_weights(0, weights, sources);                 // of ranks_on(0)
 //   group.launch([&](const DeviceContext& context, cudaStream_t stream) {
 //     forward.launch(context, {.ranks = ranks, .planned = planned}, stream);
 //   });
@@ -18,6 +19,7 @@
 #include <cuda_runtime_api.h>
 
 #include <span>
+#include <vector>
 
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/device_context.h"
@@ -28,14 +30,14 @@ namespace megaflux {
 // SMs of a device.
 int32_t sms_of(int32_t device);
 
-// The weight pool of a rank, device memory that stays where it is: owned experts in ascending id,
-// then replica slots. A launch reads the former, also on behalf of peers, and writes the latter.
+// The weights of the experts that a rank owns, in ascending id: device memory that stays where it
+// is as long as they are set. Peers read them too.
 struct MegaWeights {
-  int32_t num_weights = 0;  // E_local + s
-  void* w1 = nullptr;       // [E_local + s, 2I, H] bf16, in the shape's gate order
-  void* w2 = nullptr;       // [E_local + s, H, I] bf16
-  float* b1 = nullptr;      // [E_local + s, 2I]; null unless the shape has biases
-  float* b2 = nullptr;      // [E_local + s, H]
+  int32_t num_owned = 0;      // E_local
+  const void* w1 = nullptr;   // [E_local, 2I, H] bf16, in the shape's gate order
+  const void* w2 = nullptr;   // [E_local, H, I] bf16
+  const float* b1 = nullptr;  // [E_local, 2I]; null unless the shape has biases
+  const float* b2 = nullptr;  // [E_local, H]
 };
 
 // Of one rank in one launch, device memory.
@@ -51,35 +53,56 @@ struct ForwardTensors {
 struct ForwardInputs {
   std::span<const ForwardTensors> ranks;  // of the device, in the order of its group
   PlannedFields planned;
-  int32_t layer = 0;
+  int32_t layer = 0;  // whose weights have been set
   SlotFill slots = SlotFill::kPulled;
   ForwardStages stages = ForwardStages::kWhole;
   TraceBuffer trace = {};  // kernel_trace_device.cuh
 };
 
+// What a MegaForward serves: ranks of the current device, layers that share their slots and pools.
+struct MegaScope {
+  int32_t num_local = 1;
+  int32_t num_layers = 1;
+};
+
 class MegaForward {
  public:
-  // A resolved config, fields of the group's layout, weights of the current device's ranks;
-  // `sources` [E] are the experts at their owners, as this device reaches them, needed where slots
-  // are to be filled. Throws kBadInput naming what is missing or misplaced.
-  MegaForward(const MegaConfig& config, const MegaFields& fields,
-              std::span<const MegaWeights> weights, std::span<const ExpertSource> sources = {});
+  // A resolved config, fields of the group's layout. Throws kBadInput naming what is out of bounds.
+  MegaForward(const MegaConfig& config, const MegaFields& fields, const MegaScope& scope);
+
+  // Weights of one layer on the device's ranks; `sources` [E] are the experts at their owners, as
+  // this device reaches them, needed where slots are to be filled. Called again if they move; not
+  // while a launch is under way. Throws kBadInput naming what is missing or misplaced.
+  void set_weights(int32_t layer, std::span<const MegaWeights> weights,
+                   std::span<const ExpertSource> sources = {});
 
   // One launch for the ranks of the current device. Throws kBadInput naming the argument, its value
   // and its limit.
   void launch(const DeviceContext& context, const ForwardInputs& inputs, cudaStream_t stream) const;
 
   const MegaConfig& config() const { return config_; }
+  // Of one of the device's ranks.
+  const SlotPool& slots(int32_t local_idx) const { return params_.ranks[local_idx].slots; }
+  // [E] in the device's memory; null if none were given.
+  const ExpertSource* sources(int32_t layer) const;
   // Of the device's own memory, all ranks together.
   size_t workspace_bytes() const { return space_.bytes(); }
 
  private:
+  // What launches of a layer take in place of params_'.
+  struct Layer {
+    std::vector<MegaWeights> weights;  // [num_local]; none until they are set
+    DeviceMemory maps;                 // MegaMaps [num_local]
+    DeviceMemory sources;              // ExpertSource [E] or none
+  };
+
+  void check_layer(int32_t layer) const;
+
   MegaConfig config_;
   int32_t num_local_;
   ForwardParams params_;
   DeviceMemory space_;
-  DeviceMemory maps_;
-  DeviceMemory sources_;
+  std::vector<Layer> layers_;
 };
 
 }  // namespace megaflux

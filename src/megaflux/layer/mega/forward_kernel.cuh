@@ -83,10 +83,13 @@ __device__ __forceinline__ EntryOutcome enter_forward(const DeviceRank& self,
                             .layer = params.layer,
                             .plan_hash = plan.hash,
                             .config_hash = params.config_hash};
-  post_entry(self, words, nullptr, 0, plan_refusal(plan));
-  build_units(self, params, params.ranks[self.local_idx], shared);
+  // Weights of another number of experts than the plan has here are refused too.
+  const MegaRank& rank = params.ranks[self.local_idx];
+  const bool is_other = self.own(params.planned.work)->num_owned != rank.num_owned;
+  post_entry(self, words, nullptr, 0, is_other ? kPlanRefusal : plan_refusal(plan));
+  build_units(self, params, rank, shared);
   __syncthreads();
-  if (threadIdx.x < kWarp) build_runs(self, params, params.ranks[self.local_idx]);
+  if (threadIdx.x < kWarp) build_runs(self, params, rank);
   const EntryOutcome outcome = await_entries(self, words);
   if (outcome == EntryOutcome::kEntered) note_slots(self, params);
   return outcome;

@@ -31,7 +31,10 @@ enum class SlotFill : uint8_t {
 struct MegaRank {
   std::byte* space = nullptr;      // WorkspaceFields
   const MegaMaps* maps = nullptr;  // [1]
-  WeightPool weights;
+  int32_t num_owned = 0;           // E_local: weight slot i is slot i - num_owned from there on
+  const float* b1 = nullptr;       // [E_local, 2I] or null
+  const float* b2 = nullptr;       // [E_local, H] or null
+  SlotPool slots;
   const Bf16* x = nullptr;  // [T, H] what the rank itself reads of its tokens
   Bf16* y = nullptr;        // [T, H]
   RoutingView routing;

@@ -24,7 +24,10 @@ MegaFields add_mega_fields(Layout& layout, const MegaConfig& config) {
 }
 
 WorkspaceFields add_workspace_fields(Layout& layout, const MegaConfig& config) {
+  const LayerShape& shape = config.shape;
   const auto rows = static_cast<size_t>(config.pool_rows);
+  const auto slots = static_cast<size_t>(config.replica_slots);
+  const size_t biased = shape.has_bias ? slots : 0;
   const auto tiles = static_cast<size_t>(config.max_tiles());
   return {.x = layout.add<Bf16>("mega.x", rows * config.shape.hidden),
           .a = layout.add<Bf16>("mega.a", rows * config.shape.inter),
@@ -32,7 +35,11 @@ WorkspaceFields add_workspace_fields(Layout& layout, const MegaConfig& config) {
           .units = layout.add<Unit>("mega.units", tiles + 1),
           .num_units = layout.add<int32_t>("mega.num_units", 1),
           .runs = layout.add<WeightRun>("mega.runs", kMaxWeightRuns),
-          .pulled = layout.add<PulledSlots>("mega.pulled", 1)};
+          .pulled = layout.add<PulledSlots>("mega.pulled", 1),
+          .slot_w1 = layout.add<Bf16>("mega.slot_w1", slots * shape.w1_elements()),
+          .slot_w2 = layout.add<Bf16>("mega.slot_w2", slots * shape.w2_elements()),
+          .slot_b1 = layout.add<float>("mega.slot_b1", biased * 2 * shape.inter),
+          .slot_b2 = layout.add<float>("mega.slot_b2", biased * shape.hidden)};
 }
 
 }  // namespace megaflux

@@ -37,7 +37,6 @@ MegaFields add_mega_fields(Layout& layout, const MegaConfig& config);
 
 // Which slots a launch fills.
 struct PulledSlots {
-  int32_t num_owned = 0;  // E_local: slot i is weight slot num_owned + i
   int32_t num_runs = 0;
   int32_t num_weights = 0;  // pieces of weights in the list
   uint32_t mask = 0;        // bit i: slot i
@@ -52,6 +51,11 @@ struct WorkspaceFields {
   Field<int32_t> num_units;   // [1]
   Field<WeightRun> runs;      // [16] weights in the pull list
   Field<PulledSlots> pulled;  // [1]
+  // Weights of replicas; biases where the shape has them.
+  Field<Bf16> slot_w1;   // [s, 2I, H]
+  Field<Bf16> slot_w2;   // [s, H, I]
+  Field<float> slot_b1;  // [s, 2I]
+  Field<float> slot_b2;  // [s, H]
 };
 WorkspaceFields add_workspace_fields(Layout& layout, const MegaConfig& config);
 

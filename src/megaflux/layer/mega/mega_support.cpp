@@ -23,9 +23,11 @@ MegaMemory mega_memory(const MegaConfig& config) {
   memory.signals = static_cast<int64_t>(heap.total_bytes()) - memory.tokens - memory.results;
   memory.rows = bytes_of(own.x);
   memory.activations = bytes_of(own.a);
-  memory.tables = static_cast<int64_t>(space.total_bytes()) - memory.rows - memory.activations;
+  memory.replica_slots =
+      bytes_of(own.slot_w1) + bytes_of(own.slot_w2) + bytes_of(own.slot_b1) + bytes_of(own.slot_b2);
+  memory.tables = static_cast<int64_t>(space.total_bytes()) - memory.rows - memory.activations -
+                  memory.replica_slots;
   memory.weights = config.most_owned * config.shape.expert_bytes();
-  memory.replica_slots = config.replica_slots * config.shape.expert_bytes();
   return memory;
 }
 

@@ -21,17 +21,16 @@ struct MegaMemory {
   int64_t results = 0;  // O of each (token, k)
   int64_t signals = 0;  // counters between CTAs and ranks
   // The workspace.
-  int64_t rows = 0;         // x in list order
-  int64_t activations = 0;  // A of these rows
-  int64_t tables = 0;       // origins of rows, units
-  // The weight pool, which the caller allocates.
-  int64_t weights = 0;        // of owned experts, biases included
-  int64_t replica_slots = 0;  // of replicas
+  int64_t rows = 0;           // x in list order
+  int64_t activations = 0;    // A of these rows
+  int64_t tables = 0;         // origins of rows, units
+  int64_t replica_slots = 0;  // weights of replicas, biases included
+  // Of a layer's owned experts, biases included; the caller's.
+  int64_t weights = 0;
 
   int64_t heap() const { return tokens + results + signals; }
-  int64_t workspace() const { return rows + activations + tables; }
-  int64_t weight_pool() const { return weights + replica_slots; }
-  int64_t total() const { return heap() + workspace() + weight_pool(); }
+  int64_t workspace() const { return rows + activations + tables + replica_slots; }
+  int64_t total() const { return heap() + workspace() + weights; }
 };
 // A resolved config only.
 MegaMemory mega_memory(const MegaConfig& config);

@@ -38,10 +38,11 @@ __device__ __forceinline__ bool await_task(const CtaView& cta, const Task& task)
 }
 
 // One thread: the weights of a task's column tile are in its slot, if the launch brings them there.
-__device__ __forceinline__ bool await_weights(const CtaView& cta, const PulledSlots& pulled,
+// `pulled` has a bit for each such slot.
+__device__ __forceinline__ bool await_weights(const CtaView& cta, uint32_t pulled,
                                               const Task& task) {
-  const int32_t slot = task.weight_slot - pulled.num_owned;
-  if (slot < 0 || (pulled.mask >> slot & 1) == 0) return true;
+  const int32_t slot = task.weight_slot - cta.rank.num_owned;
+  if (slot < 0 || (pulled >> slot & 1) == 0) return true;
   const ForwardParams& params = cta.params;
   const bool is_fc1 = task.phase == Phase::kFc1;
   const CounterField ready = is_fc1 ? params.fields.w1_ready : params.fields.w2_ready;

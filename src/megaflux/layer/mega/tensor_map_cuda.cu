@@ -41,14 +41,13 @@ TensorMap encode(const Box& of) {
   return words;
 }
 
-TensorMap row_map(const std::byte* base, uint64_t rows, uint64_t columns,
-                  std::array<uint32_t, 2> box) {
+TensorMap row_map(const void* base, uint64_t rows, uint64_t columns, std::array<uint32_t, 2> box) {
   const std::array<uint64_t, 2> sizes = {columns, rows};
   const std::array<uint64_t, 1> strides = {2 * columns};
   return encode({base, sizes, strides, box});
 }
 
-TensorMap w1_map(const MegaConfig& config, const std::byte* base, int32_t num_weights) {
+TensorMap w1_map(const MegaConfig& config, const void* base, int32_t num_weights) {
   constexpr uint32_t kEight = 8;  // columns of a thread quad's accumulators
   const uint64_t hidden = config.shape.hidden, inter = config.shape.inter;
   const uint64_t row = 2 * hidden;
@@ -59,7 +58,7 @@ TensorMap w1_map(const MegaConfig& config, const std::byte* base, int32_t num_we
   return encode({base, sizes, strides, box});
 }
 
-TensorMap w2_map(const MegaConfig& config, const std::byte* base, int32_t num_weights) {
+TensorMap w2_map(const MegaConfig& config, const void* base, int32_t num_weights) {
   const uint64_t hidden = config.shape.hidden, inter = config.shape.inter;
   const std::array<uint64_t, 3> sizes = {inter, hidden, static_cast<uint64_t>(num_weights)};
   const std::array<uint64_t, 2> strides = {2 * inter, 2 * inter * hidden};
@@ -74,14 +73,17 @@ MegaMaps make_maps(const MegaConfig& config, const MegaMatrices& matrices) {
   const auto hidden = static_cast<uint64_t>(config.shape.hidden);
   const auto inter = static_cast<uint64_t>(config.shape.inter);
   constexpr uint32_t kStoredRows = kTileRows / 2;
-  MegaMaps maps = {.x_load = row_map(matrices.x, rows, hidden, {kTileDepth, kTileRows}),
-                   .a_load = row_map(matrices.a, rows, inter, {kTileDepth, kTileRows}),
-                   .a_store = row_map(matrices.a, rows, inter, {kStagedChannels, kStoredRows}),
-                   .w1 = {},
-                   .w2 = {}};
-  if (matrices.num_weights > 0) {
-    maps.w1 = w1_map(config, matrices.w1, matrices.num_weights);
-    maps.w2 = w2_map(config, matrices.w2, matrices.num_weights);
+  MegaMaps maps = {};
+  maps.x_load = row_map(matrices.x, rows, hidden, {kTileDepth, kTileRows});
+  maps.a_load = row_map(matrices.a, rows, inter, {kTileDepth, kTileRows});
+  maps.a_store = row_map(matrices.a, rows, inter, {kStagedChannels, kStoredRows});
+  if (matrices.num_owned > 0) {
+    maps.w1 = w1_map(config, matrices.w1, matrices.num_owned);
+    maps.w2 = w2_map(config, matrices.w2, matrices.num_owned);
+  }
+  if (config.replica_slots > 0) {
+    maps.slot_w1 = w1_map(config, matrices.slot_w1, config.replica_slots);
+    maps.slot_w2 = w2_map(config, matrices.slot_w2, config.replica_slots);
   }
   return maps;
 }

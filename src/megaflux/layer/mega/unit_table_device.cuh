@@ -74,7 +74,6 @@ __device__ inline void build_runs(const DeviceRank& self, const ForwardParams& p
   const int32_t count = __popc(pulled);
   if (lane == 0) {
     *at_base(rank.space, params.space.pulled) = {
-        .num_owned = self.own(params.planned.work)->num_owned,
         .num_runs = 2 * count,
         .num_weights = count * (order.num_pieces[0] + order.num_pieces[1]),
         .mask = mask};

@@ -28,7 +28,6 @@ __device__ void pull_weights(const DeviceRank& self, const DistributeParams& par
   const bool is_puller = threadIdx.x % kWarp == 0;
   const LaneReplica replica = find_replica(self, params.planned);
   const uint32_t missing = __ballot_sync(~0u, replica.is_missing);
-  const int32_t num_owned = self.own(params.planned.work)->num_owned;
   const int32_t w1_pieces = params.cuts[0].num_pieces();
   const int32_t expert_pieces = w1_pieces + params.cuts[1].num_pieces();
   const int32_t num_pieces = __popc(missing) * expert_pieces;
@@ -44,9 +43,8 @@ __device__ void pull_weights(const DeviceRank& self, const DistributeParams& par
     const Matrix matrix = index < w1_pieces ? Matrix::kW1 : Matrix::kW2;
     const WeightCut& cut = params.cuts[static_cast<int32_t>(matrix)];
     if (is_puller) {
-      pull(puller,
-           locate_piece(cut, matrix, matrix == Matrix::kW1 ? index : index - w1_pieces,
-                        params.pools[self.local_idx], num_owned + slot, params.sources[expert]));
+      pull(puller, locate_piece(cut, matrix, matrix == Matrix::kW1 ? index : index - w1_pieces,
+                                params.pools[self.local_idx], slot, params.sources[expert]));
     }
   }
   if (is_puller) puller.finish();
@@ -77,16 +75,10 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 }  // namespace
 
 DistributeWeights::DistributeWeights(const DistributeConfig& config,
-                                     std::span<const WeightPool> pools,
-                                     std::span<const ExpertSource> sources)
+                                     std::span<const SlotPool> pools)
     : num_sms_(config.num_sms), num_local_(static_cast<int32_t>(pools.size())) {
   MF_CHECK(num_local_ >= 1 && num_local_ <= kMaxLocalRanks, "pools: of ", num_local_,
            " ranks, outside [1, ", kMaxLocalRanks, "]");
-  MF_CHECK(!sources.empty(), "sources: none are given");
-  int device = 0;
-  MF_CUDA(cudaGetDevice(&device));
-  sources_ = DeviceMemory::copy_of(device, std::as_bytes(sources));
-  params_.sources = reinterpret_cast<const ExpertSource*>(sources_.data());
   params_.cuts[0] = config.w1_cut;
   params_.cuts[1] = config.w2_cut;
   params_.config_hash = config.config_hash;
@@ -97,8 +89,10 @@ void DistributeWeights::launch(const DeviceContext& context, const DistributeSte
                                cudaStream_t stream) const {
   MF_CHECK(context.num_local == num_local_, "group: ", context.num_local,
            " ranks on the device, pools were given for ", num_local_);
+  MF_CHECK(step.sources != nullptr, "sources: none are given");
   DistributeParams params = params_;
   params.planned = step.planned;
+  params.sources = step.sources;
   params.layer = step.layer;
   launch_ranks(distribute_weights_kernel,
                {.ctas_per_rank = num_sms_,

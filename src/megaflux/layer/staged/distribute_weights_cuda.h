@@ -2,9 +2,9 @@
 // the forward that uses them. The baseline for a forward that brings them itself, and the way to
 // have them in place where several forwards follow one plan.
 //
-//   DistributeWeights distribute(config, pools, sources);    // of the current device's ranks
+//   DistributeWeights distribute(config, pools);    // of the current device's ranks
 //   group.launch([&](const DeviceContext& context, cudaStream_t stream) {
-//     distribute.launch(context, {.planned = planned}, stream);
+//     distribute.launch(context, {.planned = planned, .sources = sources}, stream);
 //   });
 //
 // A launch reads no host memory, allocates nothing and may stand in a stream capture.
@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <span>
 
-#include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/device_context.h"
 #include "megaflux/layer/planned_fields.h"
 #include "megaflux/layer/replica_pull_device.cuh"
@@ -32,6 +31,7 @@ struct DistributeConfig {
 
 struct DistributeStep {
   PlannedFields planned;
+  const ExpertSource* sources = nullptr;  // [E] of the layer, in this device's memory
   int32_t layer = 0;
 };
 
@@ -41,25 +41,23 @@ struct DistributeParams {
   const ExpertSource* sources = nullptr;  // [E]
   uint64_t config_hash = 0;
   int32_t layer = 0;
-  WeightPool pools[kMaxLocalRanks];  // [num_local]
+  SlotPool pools[kMaxLocalRanks];  // [num_local]
 };
 
 class DistributeWeights {
  public:
-  // `pools` of the current device's ranks; `sources` [E] as this device reaches them. Throws
-  // kBadInput naming what is missing.
-  DistributeWeights(const DistributeConfig& config, std::span<const WeightPool> pools,
-                    std::span<const ExpertSource> sources);
+  // `pools` of the current device's ranks. Throws kBadInput for too many of them.
+  DistributeWeights(const DistributeConfig& config, std::span<const SlotPool> pools);
 
   // One launch for the ranks of the current device: fills the slots that the plan wants and does
-  // not call resident. Throws kBadInput for a group with another number of ranks here.
+  // not call resident. Throws kBadInput for a group with another number of ranks here, or without
+  // sources.
   void launch(const DeviceContext& context, const DistributeStep& step, cudaStream_t stream) const;
 
  private:
   int32_t num_sms_;
   int32_t num_local_;
   DistributeParams params_;
-  DeviceMemory sources_;
 };
 
 }  // namespace megaflux

@@ -230,9 +230,8 @@ __device__ inline void bring_weights(const CtaView& cta, PieceMover& mover, cons
   const ForwardParams& params = cta.params;
   const bool is_w1 = run.matrix == Matrix::kW1;
   const WeightCut& cut = params.cuts[is_w1 ? 0 : 1];
-  const int64_t place = cta.pulled().num_owned + run.slot;
   const PieceCopy piece =
-      locate_piece(cut, run.matrix, index, cta.rank.weights, place, params.sources[run.expert]);
+      locate_piece(cut, run.matrix, index, cta.rank.slots, run.slot, params.sources[run.expert]);
   mover.copy(piece.to, piece.from, piece.bytes);
   mover.copy(piece.biases_to, piece.biases_from, piece.bias_bytes);
   const CounterField ready = is_w1 ? params.fields.w1_ready : params.fields.w2_ready;

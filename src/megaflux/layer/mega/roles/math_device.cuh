@@ -55,6 +55,14 @@ __device__ __forceinline__ void stage_pair(Bf16* rows, int32_t chunk, const uint
   sm90::store_matrices(rows + row * kColumns + 8 * place, values);
 }
 
+// The biases of a task's weights, `count` an expert.
+__device__ __forceinline__ const float* biases_of(const CtaView& cta, const Task& task,
+                                                  const float* owned, const float* slots,
+                                                  int32_t count) {
+  const int32_t slot = task.weight_slot - cta.rank.num_owned;
+  return slot < 0 ? owned + int64_t{task.weight_slot} * count : slots + int64_t{slot} * count;
+}
+
 // fp32 biases of column groups that a thread holds, two columns of each.
 __device__ __forceinline__ void add_bias(const float* bias, float* acc) {
   const float2 two = *reinterpret_cast<const float2*>(bias);
@@ -120,9 +128,9 @@ __device__ __forceinline__ void finish_fc1(const CtaView& cta, const Task& task,
     const int32_t first = task.column * kTileChannels + piece * kStagedChannels;
     if (first >= params.inter) break;
     float* const z = acc + kStagedChannels * piece;
-    if (cta.rank.weights.b1 != nullptr) {
+    if (cta.rank.b1 != nullptr) {
       const float* const b1 =
-          cta.rank.weights.b1 + int64_t{task.weight_slot} * 2 * params.inter + first;
+          biases_of(cta, task, cta.rank.b1, cta.rank.slots.b1, 2 * params.inter) + first;
 #pragma unroll
       for (int32_t j = 0; j < kStagedChannels / 8; ++j) {
         add_bias(b1 + 8 * j + place.column, z + 8 * j);
@@ -153,26 +161,32 @@ __device__ __forceinline__ void write_results(Bf16* const* targets, const Bf16* 
   }
 }
 
+// To O of one task, ahead of what follows: behind this nobody needs the place of the biases.
+__device__ __forceinline__ void add_fc2_biases(const CtaView& cta, const Task& task,
+                                               float (&acc)[kAccumulators]) {
+  if (cta.rank.b2 == nullptr) return;
+  const int32_t hidden = cta.params.hidden, first = task.column * kTileColumns;
+  const float* const b2 =
+      biases_of(cta, task, cta.rank.b2, cta.rank.slots.b2, hidden) + first + ThreadPlace().column;
+#pragma unroll
+  for (int32_t j = 0; j < kTileColumns / 8; ++j) {
+    if (first + 8 * j < hidden) add_bias(b2 + 8 * j, acc + 4 * j);
+  }
+}
+
 // O of one task: rounded once, each row to its place among the results of its source.
 __device__ __forceinline__ void finish_fc2(const CtaView& cta, const Task& task, int32_t group,
                                            int32_t slot, float (&acc)[kAccumulators]) {
   const int32_t hidden = cta.params.hidden;
-  const ThreadPlace place;
   Bf16* const turned = cta.shared.staged[group].o[group_warp_idx()];
   Bf16* const* const targets =
       cta.shared.targets[slot] + group * kGroupRows + 16 * group_warp_idx();
   if (__any_sync(~0u, cta.is_stopped())) return;
+  add_fc2_biases(cta, task, acc);
 #pragma unroll
   for (int32_t quarter = 0; quarter < kTileColumns / kTurnedColumns; ++quarter) {
     const int32_t first = task.column * kTileColumns + quarter * kTurnedColumns;
     if (first >= hidden) break;
-    if (cta.rank.weights.b2 != nullptr) {
-      const float* const b2 = cta.rank.weights.b2 + int64_t{task.weight_slot} * hidden + first;
-#pragma unroll
-      for (int32_t j = 0; j < 8; ++j) {
-        add_bias(b2 + 8 * j + place.column, acc + 32 * quarter + 4 * j);
-      }
-    }
 #pragma unroll
     for (int32_t j = 0; j < 8; j += 2) {
       const float* const o = acc + 32 * quarter + 4 * j;

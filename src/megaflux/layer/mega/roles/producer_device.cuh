@@ -16,25 +16,28 @@ __device__ __forceinline__ void load_stage(const CtaView& cta, const Task& task,
                                        cuda::ptx::space_shared, full, kBytes);
   const int32_t row = task.tile % cta.params.pool_tiles * kTileRows;
   const bool is_fc1 = task.phase == Phase::kFc1;
+  const int32_t slot = task.weight_slot - cta.rank.num_owned;
+  const int32_t place = slot < 0 ? task.weight_slot : slot;
   cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global,
                                   shared.rows[stage], is_fc1 ? &maps.x_load : &maps.a_load,
                                   {first_k, row}, full);
   if (is_fc1) {
     constexpr int32_t kEight = 8;
-    cuda::ptx::cp_async_bulk_tensor(
-        cuda::ptx::space_cluster, cuda::ptx::space_global, shared.weights[stage], &maps.w1,
-        {first_k, 0, 0, task.column * (kTileChannels / kEight), task.weight_slot}, full);
+    cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global,
+                                    shared.weights[stage], slot < 0 ? &maps.w1 : &maps.slot_w1,
+                                    {first_k, 0, 0, task.column * (kTileChannels / kEight), place},
+                                    full);
   } else {
     cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global,
-                                    shared.weights[stage], &maps.w2,
-                                    {first_k, task.column * kTileColumns, task.weight_slot}, full);
+                                    shared.weights[stage], slot < 0 ? &maps.w2 : &maps.slot_w2,
+                                    {first_k, task.column * kTileColumns, place}, full);
   }
 }
 
 __device__ inline void load_tiles(const CtaView& cta) {
   RingPlace<kStages> stage;
   Tracer tracer(cta.params.trace, TraceLane::kProducer, true);
-  const PulledSlots pulled = cta.pulled();
+  const uint32_t pulled = cta.pulled().mask;
   bool is_sound = true;
   for (TaskReader reader(cta); reader.next(); reader.done()) {
     const Task task = reader.task();
