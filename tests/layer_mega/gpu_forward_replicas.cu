@@ -81,6 +81,21 @@ TEST(MegaForwardReplicas, PlansRingsAndDelaysDoNotShow) {
   }
 }
 
+// The GEMMs alone bring nothing, so they wait for nothing that is brought.
+TEST(MegaForwardReplicas, GemmsAloneTakeWhatIsInTheSlots) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(hot_case(shape_of(8, 2, 128, 128), 2), 50);
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .pool_rows = 1 << 14});
+  const Outputs expected = rig.step();
+  ASSERT_GT(num_replicas(rig), 0);
+  rig.session().set_stages(ForwardStages::kGemms);
+  rig.session().compute(rig.tensors());
+  rig.session().group().synchronize();
+  EXPECT_EQ(rig.outputs(), expected) << "y is left alone";
+  rig.session().set_stages(ForwardStages::kWhole);
+  EXPECT_EQ(rig.forward(), expected);
+}
+
 // A rank without experts of its own, whose list begins with a replica.
 TEST(MegaForwardReplicas, RanksThatOwnNothing) {
   MF_NEEDS_GPUS(1);
