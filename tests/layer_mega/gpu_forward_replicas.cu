@@ -226,5 +226,47 @@ TEST(MegaForwardReplicas, KeptReplicasAreResident) {
   EXPECT_EQ(plan_of(rig).header().num_copies, copies) << "recovered";
 }
 
+// What was refused, or captured and never run, has filled no slot.
+TEST(MegaForwardReplicas, WhatNeverRanLeavesNothingResident) {
+  MF_NEEDS_GPUS(1);
+  StepData data(hot_case(shape_of(8, 2, 128, 192), 2), 51);
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .keeps_replicas = true});
+  DeviceSession& session = rig.session();
+  const cudaStream_t stream = session.group().stream(0);
+  const auto step = [&](uint64_t version) {
+    session.forward(rig.tensors(), {.weight_version = version});
+    session.group().synchronize();
+    return rig.outputs();
+  };
+  const auto change_weights = [&](uint64_t seed) {
+    data.redraw_weights(seed);
+    for (int32_t i = 0; i < rig.num_local(); ++i) rig.upload_weights(i);
+  };
+  step(1);
+  ASSERT_GT(plan_of(rig).header().num_copies, 0);
+
+  change_weights(97);
+  session.route(rig.tensors(), {.weight_version = 2});
+  session.group().synchronize();
+  for (int32_t i = 0; i < rig.num_local(); ++i) {  // as a head leaves it that finds no legal plan
+    const std::vector<std::byte> none(sizeof(PlanHeader), std::byte{0});
+    rig.upload(i, session.head_fields().plan, std::span<const std::byte>(none));
+  }
+  session.compute(rig.tensors(), {.weight_version = 2});
+  EXPECT_THROW(session.group().synchronize(), Error);
+  EXPECT_LE(relative_error(step(2), reference_y(data)), kTolerance) << "refused";
+
+  change_weights(96);
+  cudaGraph_t graph = nullptr;
+  MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  session.forward(rig.tensors(), {.weight_version = 3});
+  MF_CUDA(cudaStreamEndCapture(stream, &graph));
+  MF_CUDA(cudaGraphDestroy(graph));
+  EXPECT_LE(relative_error(step(3), reference_y(data)), kTolerance) << "captured";
+
+  session.route(rig.tensors(), {.weight_version = 4});
+  EXPECT_THROW(session.compute(rig.tensors(), {.weight_version = 3}), Error);
+}
+
 }  // namespace
 }  // namespace megaflux

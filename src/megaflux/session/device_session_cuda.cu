@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "megaflux/layer/mega/slot_table_cuda.h"
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/moe/work_list.h"
 
@@ -47,6 +48,10 @@ PlannedFields planned_of(const DeviceHeadFields& head, const PlanDims& dims) {
   return planned;
 }
 
+SlotKey key_of(const DeviceHeadStep& step) {
+  return {.weight_version = step.weight_version, .layer = step.layer};
+}
+
 WeightPool pool_of(const MegaWeights& weights) {
   return {.w1 = static_cast<std::byte*>(weights.w1),
           .w2 = static_cast<std::byte*>(weights.w2),
@@ -59,7 +64,7 @@ WeightPool pool_of(const MegaWeights& weights) {
 DeviceSession::DeviceSession(const DeviceSessionConfig& config,
                              std::span<const MegaWeights> weights, const GroupMaker& make_group) {
   check_device_config(config.plan);
-  keeps_replicas_ = config.keeps_replicas;
+  keeps_replicas_ = config.keeps_replicas && config.plan.dims.replica_slots > 0;
   mega_ = mega_config_of(config);
   const HeadConfig head_config = {.plan = config.plan,
                                   .topk = config.shape.topk,
@@ -115,7 +120,6 @@ void DeviceSession::add_sides(const DeviceSessionConfig& config, const HeadConfi
 }
 
 void DeviceSession::clear_slots() {
-  filled_for_.reset();
   for (int32_t i = 0; i < num_local_; ++i) {
     MF_CUDA(cudaMemset(at_base(base(i), fields_.slot_experts), 0xff,
                        fields_.slot_experts.count * sizeof(int32_t)));
@@ -201,11 +205,15 @@ void DeviceSession::route(std::span<const ForwardTensors> ranks, const DeviceHea
     std::vector<RoutingView> routings;
     for (int32_t i = 0; i < side.count; ++i) routings.push_back(ranks[side.first + i].routing);
     DeviceHeadStep here = step;
-    if (keeps_replicas_ && filled_for_ == std::pair(step.layer, step.weight_version)) {
+    if (keeps_replicas_) {
       here.resident = at_base(group_->base(device_idx, 0), fields_.slot_experts);
     }
-    launch_head(context, *side.head, side.head->params(routings, here), *side.planner, stream);
+    const DeviceHeadParams params = side.head->params(routings, here);
+    // Behind all that may throw: the tables of all ranks stay alike.
+    if (keeps_replicas_) claim_slots(context, fields_, key_of(step), stream);
+    launch_head(context, *side.head, params, *side.planner, stream);
   });
+  routed_for_ = key_of(step);
 }
 
 // Where peers read them, unless they lie there.
@@ -225,13 +233,15 @@ void DeviceSession::share_tokens(const Side& side, std::span<const ForwardTensor
 void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
                             Streams streams) {
   check_count(ranks);
+  MF_CHECK(!keeps_replicas_ || key_of(step) == routed_for_, "compute: layer ", step.layer,
+           ", weight version ", step.weight_version, "; its route was about layer ",
+           routed_for_.layer, ", version ", routed_for_.weight_version);
   if (transfer_ == ReplicaTransfer::kStaged && mega_.replica_slots > 0) {
     launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
       sides_[device_idx].distribute->launch(context, {.planned = planned_, .layer = step.layer},
                                             stream);
     });
   }
-  filled_for_ = std::pair(step.layer, step.weight_version);
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     const Side& side = sides_[device_idx];
     share_tokens(side, ranks, stream);

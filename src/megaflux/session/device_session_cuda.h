@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -81,7 +80,7 @@ class DeviceSession {
   // One launch of the protocol on every device, on the group's streams or on those of the caller,
   // one a device. `route` counts, plans and lists; `compute` executes what the last `route` left;
   // `forward` is both. After a route without a plan a forward is refused on all ranks: y stays as
-  // it is.
+  // it is. Where replicas are kept, a compute is about the layer and version of its route.
   using Streams = std::span<const cudaStream_t>;
   void route(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
              Streams streams = {});
@@ -99,7 +98,8 @@ class DeviceSession {
   void set_stages(ForwardStages stages) { stages_ = stages; }
   void set_traces(std::vector<TraceBuffer> traces) { traces_ = std::move(traces); }
 
-  // Collective, as the group's recover(); no slot is taken to be filled any more.
+  // Collective, as the group's recover(), in whose place it is called: no slot is taken to be
+  // filled any more.
   void recover();
   // Throws what the launches that have ended have to say: the group's check_sound, then the heads'.
   void check();
@@ -138,8 +138,7 @@ class DeviceSession {
   int32_t num_local_ = 0;
   std::vector<Side> sides_;  // [devices]
   bool keeps_replicas_ = false;
-  // Layer and weight version of the last compute, whose weights the slots hold.
-  std::optional<std::pair<int32_t, uint64_t>> filled_for_;
+  SlotKey routed_for_;  // the weights that the last route was about
   ReplicaTransfer transfer_ = ReplicaTransfer::kPipelined;
   ForwardStages stages_ = ForwardStages::kWhole;
   std::vector<TraceBuffer> traces_;  // [devices] or none
