@@ -38,6 +38,41 @@ TEST(MegaForwardFaults, ArgumentsAreNamed) {
   EXPECT_EQ(error_of(launch), "ranks: tensors of 0, this process hosts 1");
 }
 
+// What would be computed without a complaint, and wrong.
+TEST(MegaForwardFaults, PoolsOrdersAndPlansAreChecked) {
+  MF_NEEDS_GPUS(1);
+  LayerCase layer_case = case_of(shape_of(4, 2, 64, 64), 40);
+  layer_case.tokens = {40, 25};
+  layer_case.replica_slots = 1;
+  layer_case.block_rows = 4;
+  const StepData data(layer_case, 7);
+  ForwardRig rig(data);
+  const test::Outputs expected = rig.step();
+  const Plan plan = spread_plan(data, 4);
+  ASSERT_GE(plan.slot_expert()[0], 0);
+  std::vector<std::byte> bytes(plan.bytes().begin(), plan.bytes().end());
+  bytes[PlanLayout(plan.dims()).slot_resident] = std::byte{1};
+  const std::string resident = error_of([&] { rig.set_plan(Plan::from_bytes(bytes)); });
+  EXPECT_NE(resident.find("is marked resident, the slot holds -1"), std::string::npos) << resident;
+  EXPECT_EQ(rig.forward(), expected) << "the plan before is there";
+  EXPECT_EQ(
+      error_of([&] { rig.session().route(rig.tensors(), {.order = PartOrder::kReplicatedFirst}); }),
+      "order: a forward takes kOwnedFirst");
+  DeviceSessionConfig config;
+  config.shape = data.shape();
+  config.max_tokens = 40;
+  config.plan.dims = {.num_experts = 4, .num_ranks = 2, .replica_slots = 1};
+  config.ranks_per_device = 2;
+  std::vector<MegaWeights> pools = {rig.rank(0).pool(data, 0), rig.rank(1).pool(data, 1)};
+  pools[1].num_weights = 2;  // a slot, and one of the two experts
+  EXPECT_EQ(error_of([&] {
+              DeviceSession(config, pools, [](const Layout& layout) {
+                return std::make_unique<LocalGroup>(LocalConfig{.device_of = {0, 0}}, layout);
+              });
+            }),
+            "weights[1]: num_weights 2, rank 1 owns 2 experts and has 1 slots");
+}
+
 TEST(MegaForwardFaults, AResultThatNeverComes) {
   MF_NEEDS_GPUS(1);
   const StepData data(case_of(shape_of(4, 2, 64, 64), 40), 2);

@@ -5,6 +5,7 @@
 #include "megaflux/layer/mega/slot_table_cuda.h"
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/moe/work_list.h"
+#include "megaflux/plan/legality.h"
 
 namespace megaflux {
 namespace {
@@ -86,8 +87,22 @@ DeviceSession::DeviceSession(const DeviceSessionConfig& config,
   }
   MF_CHECK(weights.size() == static_cast<size_t>(num_local_), "weights: of ", weights.size(),
            " ranks, this process hosts ", num_local_);
+  check_pools(config.plan, weights);
   add_sides(config, head_config, weights);
   clear_slots();
+}
+
+// With too few, tiles behind the end read as zeros.
+void DeviceSession::check_pools(const PlanConfig& plan,
+                                std::span<const MegaWeights> weights) const {
+  const std::vector<int32_t> owned = owned_experts(owners_of(plan), plan.dims.num_ranks);
+  const std::vector<int32_t> ranks = local_ranks();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const int32_t wanted = owned[ranks[i]] + mega_.replica_slots;
+    MF_CHECK(weights[i].num_weights == wanted, "weights[", i, "]: num_weights ",
+             weights[i].num_weights, ", rank ", ranks[i], " owns ", owned[ranks[i]],
+             " experts and has ", mega_.replica_slots, " slots");
+  }
 }
 
 void DeviceSession::add_sides(const DeviceSessionConfig& config, const HeadConfig& head,
@@ -200,6 +215,7 @@ void DeviceSession::launch(Streams streams, Fn&& fn) {
 void DeviceSession::route(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
                           Streams streams) {
   check_count(ranks);
+  MF_CHECK(step.order == PartOrder::kOwnedFirst, "order: a forward takes kOwnedFirst");
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     const Side& side = sides_[device_idx];
     std::vector<RoutingView> routings;
@@ -222,8 +238,9 @@ void DeviceSession::share_tokens(const Side& side, std::span<const ForwardTensor
   if (mega_.num_ranks == 1) return;
   for (int32_t i = side.first; i < side.first + side.count; ++i) {
     const auto rows = static_cast<size_t>(std::max(ranks[i].routing.num_tokens, 0));
-    if (rows == 0 || rows > static_cast<size_t>(mega_.max_tokens) || ranks[i].x == tokens(i)) {
-      continue;  // too many are refused by the launch
+    if (rows == 0 || rows > static_cast<size_t>(mega_.max_tokens) || ranks[i].x == nullptr ||
+        ranks[i].x == tokens(i)) {
+      continue;  // too many, or none at all, are refused by the launch
     }
     MF_CUDA(cudaMemcpyAsync(tokens(i), ranks[i].x, rows * mega_.shape.hidden * sizeof(Bf16),
                             cudaMemcpyDeviceToDevice, stream));
@@ -270,10 +287,22 @@ std::vector<int32_t> DeviceSession::local_ranks() const {
   return ranks;
 }
 
-void DeviceSession::put_plan(const Plan& plan, const LoadTable& loads) {
-  MF_CHECK(plan.bytes().size() == head_fields_.plan.count, "plan: ", plan.bytes().size(),
+std::vector<int32_t> DeviceSession::residents() const {
+  if (!keeps_replicas_) return {};
+  std::vector<int32_t> experts(fields_.slot_experts.count);
+  MF_CUDA(cudaMemcpy(experts.data(), at_base(base(0), fields_.slot_experts),
+                     experts.size() * sizeof(int32_t), cudaMemcpyDefault));
+  return experts;
+}
+
+void DeviceSession::put_plan(const Plan& from, const LoadTable& loads) {
+  MF_CHECK(from.bytes().size() == head_fields_.plan.count, "plan: ", from.bytes().size(),
            " bytes, one of this session has ", head_fields_.plan.count);
+  const int64_t most_rows = int64_t{mega_.num_ranks} * mega_.max_tokens * int64_t{mega_.shape.topk};
+  MF_CHECK(loads.total_rows() <= most_rows, "loads: ", loads.total_rows(), " rows, ", most_rows,
+           " are the most of this session");
   group_->synchronize();
+  const Plan plan = adopt_plan(from.bytes(), loads, sides_[0].head->config().plan, residents());
   const std::vector<int32_t> ranks = local_ranks();
   const std::vector<int32_t> owned = owned_experts(plan.owner_of(), plan.dims().num_ranks);
   for (int32_t i = 0; i < num_local_; ++i) {
@@ -307,7 +336,10 @@ DeviceStep DeviceSession::read_step(int32_t local_idx) const {
   std::byte* const from = base(local_idx);
   DeviceStep step;
   step.plan.resize(head_fields_.plan.count);
-  MF_CUDA(cudaDeviceSynchronize());
+  for (size_t i = 0; i < group_->num_devices(); ++i) {  // the rank's, whichever is current
+    const CurrentDevice current(group_->device(i));
+    MF_CUDA(cudaDeviceSynchronize());
+  }
   const auto read = [&](void* to, const void* place, size_t bytes) {
     MF_CUDA(cudaMemcpy(to, place, bytes, cudaMemcpyDefault));
   };

@@ -89,9 +89,10 @@ class DeviceSession {
   void forward(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
                Streams streams = {});
   // A plan from elsewhere in the place of what the last route has planned, for the computes until
-  // the next one. It is legal for `loads`, the rows that this route has counted. Waits for the
-  // devices.
-  void put_plan(const Plan& plan, const LoadTable& loads);
+  // the next one; `loads` are the rows that this route has counted. Waits for the devices. Throws
+  // kBadInput with the first violations if it is not legal for them, or calls a slot resident that
+  // does not hold its expert.
+  void put_plan(const Plan& from, const LoadTable& loads);
   // How the next computes come by the weights of replicas, which stages they do alone, and into
   // which buffers they trace, one a device.
   void set_transfer(ReplicaTransfer transfer) { transfer_ = transfer; }
@@ -103,7 +104,7 @@ class DeviceSession {
   void recover();
   // Throws what the launches that have ended have to say: the group's check_sound, then the heads'.
   void check();
-  // What the last route left on a rank; waits for the device.
+  // What the last route left on a rank; waits for the devices.
   DeviceStep read_step(int32_t local_idx) const;
 
  private:
@@ -124,8 +125,11 @@ class DeviceSession {
   // Heads, planners and forwards of the group's devices.
   void add_sides(const DeviceSessionConfig& config, const HeadConfig& head,
                  std::span<const MegaWeights> weights);
+  void check_pools(const PlanConfig& plan, std::span<const MegaWeights> weights) const;
   // No slot holds anything.
   void clear_slots();
+  // [P, s] what the slots hold, once nothing runs; empty if replicas are not kept.
+  std::vector<int32_t> residents() const;
   void check_count(std::span<const ForwardTensors> ranks) const;
   void share_tokens(const Side& side, std::span<const ForwardTensors> ranks, cudaStream_t stream);
   std::vector<int32_t> local_ranks() const;  // by local index
