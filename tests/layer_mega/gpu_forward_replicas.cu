@@ -136,28 +136,43 @@ TEST(MegaForwardReplicas, ResidentSlotsAreLeftAlone) {
   EXPECT_NE(rig.forward(), expected) << "slot 0 is not";
 }
 
-// Right behind the launch, on its stream, the owners' weights are overwritten.
-TEST(MegaForwardReplicas, OwnersMayOverwriteTheirWeightsAfterTheLaunch) {
-  MF_NEEDS_GPUS(1);
+// Right behind the launch, on the stream of their device, the owners' weights are overwritten.
+// Ranks of one device end their launch together: only those of another one show that an owner
+// waits.
+void expect_owners_may_overwrite(int32_t num_devices) {
   const StepData data(hot_case(shape_of(12, 2, 256, 192), 3), 46);
-  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux});
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .num_devices = num_devices});
   const Outputs expected = rig.step();
   ASSERT_GT(num_replicas(rig), 0);
-  const cudaStream_t stream = rig.session().group().stream(0);
+  const DeviceGroup& group = rig.session().group();
   for (int repeat = 0; repeat < gpu::by_size(20, 2, 200); ++repeat) {
     std::vector<std::vector<std::byte>> before;
     for (int32_t i = 0; i < rig.num_local(); ++i) before.push_back(rig.rank(i).w1.download());
     rig.session().group().set_delay_fuzz(1 + repeat);
     rig.session().forward(rig.tensors());
-    for (int32_t i = 0; i < rig.num_local(); ++i) {
-      MF_CUDA(cudaMemsetAsync(rig.rank(i).w1.data(), 0xff, rig.rank(i).w1.bytes(), stream));
+    int32_t i = 0;
+    for (size_t d = 0; d < group.num_devices(); ++d) {
+      const CurrentDevice current(group.device(d));
+      for (size_t k = 0; k < group.ranks_on(d).size(); ++k, ++i) {
+        const auto& w1 = rig.rank(i).w1;
+        MF_CUDA(cudaMemsetAsync(w1.data(), 0xff, w1.bytes(), group.stream(d)));
+      }
     }
     rig.session().group().synchronize();
     ASSERT_EQ(rig.outputs(), expected) << "repeat " << repeat;
-    for (int32_t i = 0; i < rig.num_local(); ++i) {
+    for (i = 0; i < rig.num_local(); ++i) {
       rig.rank(i).w1.upload(std::span<const std::byte>(before[i]));
     }
   }
+}
+
+TEST(MegaForwardReplicas, OwnersMayOverwriteTheirWeightsAfterTheLaunch) {
+  MF_NEEDS_GPUS(1);
+  expect_owners_may_overwrite(1);
+}
+TEST(MegaForwardReplicas, OwnersOfAnotherDeviceMayOverwriteTheirWeights) {
+  MF_NEEDS_GPUS(2);
+  expect_owners_may_overwrite(2);
 }
 
 // Weights that change between two launches of the same routing are the ones that count.
