@@ -34,6 +34,9 @@ TEST(MegaForwardFaults, ArgumentsAreNamed) {
   tensors = rig.tensors();
   tensors[0].y = nullptr;
   EXPECT_EQ(error_of(launch), "x, y, topk_ids or topk_weights is missing, and there are 10 tokens");
+  tensors = rig.tensors();
+  tensors[0].y = static_cast<std::byte*>(tensors[0].y) + 2;
+  EXPECT_EQ(error_of(launch), "x or y does not begin at a multiple of 16 bytes");
   tensors.clear();
   EXPECT_EQ(error_of(launch), "ranks: tensors of 0, this process hosts 1");
 }

@@ -34,6 +34,10 @@ ForwardParams params_of(const MegaConfig& config, const MegaFields& fields) {
   return params;
 }
 
+bool is_aligned(const void* place) {
+  return reinterpret_cast<uintptr_t>(place) % 16 == 0;
+}
+
 void check_weights(const MegaConfig& config, const MegaWeights& weights) {
   MF_CHECK(
       weights.num_weights >= config.replica_slots && weights.num_weights <= config.most_weights(),
@@ -45,6 +49,7 @@ void check_weights(const MegaConfig& config, const MegaWeights& weights) {
        {static_cast<const void*>(weights.b1), static_cast<const void*>(weights.b2)}) {
     MF_CHECK((bias != nullptr) == config.shape.has_bias, "weights: the shape has ",
              config.shape.has_bias ? "biases, and one is missing" : "no biases, and one is given");
+    MF_CHECK(is_aligned(bias), "weights: biases do not begin at a multiple of 16 bytes");
   }
 }
 
@@ -59,8 +64,7 @@ void check_sources(const MegaConfig& config, std::span<const ExpertSource> sourc
     for (const void* place :
          {static_cast<const void*>(source.w1), static_cast<const void*>(source.w2),
           static_cast<const void*>(source.b1), static_cast<const void*>(source.b2)}) {
-      MF_CHECK(reinterpret_cast<uintptr_t>(place) % 16 == 0, "sources[", e,
-               "]: does not begin at a multiple of 16 bytes");
+      MF_CHECK(is_aligned(place), "sources[", e, "]: does not begin at a multiple of 16 bytes");
     }
   }
 }
@@ -76,6 +80,8 @@ void check_tensors(const MegaConfig& config, const ForwardTensors& tensors) {
   MF_CHECK(routing.num_tokens == 0 || has_tokens,
            "x, y, topk_ids or topk_weights is missing, and there are ", routing.num_tokens,
            " tokens");
+  MF_CHECK(is_aligned(tensors.x) && is_aligned(tensors.y),
+           "x or y does not begin at a multiple of 16 bytes");
 }
 
 void check_launch(const MegaConfig& config, bool has_sources, const DeviceContext& context,
