@@ -212,22 +212,25 @@ void DeviceSession::launch(Streams streams, Fn&& fn) {
       streams);
 }
 
+// Arguments of all devices are looked at before the first launch: one that another device's launch
+// would wait for in vain poisons the group.
 void DeviceSession::route(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
                           Streams streams) {
   check_count(ranks);
   MF_CHECK(step.order == PartOrder::kOwnedFirst, "order: a forward takes kOwnedFirst");
+  std::vector<DeviceHeadParams> params;
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    const Side& side = sides_[i];
+    std::vector<RoutingView> routings;
+    for (int32_t k = 0; k < side.count; ++k) routings.push_back(ranks[side.first + k].routing);
+    DeviceHeadStep here = step;
+    if (keeps_replicas_) here.resident = at_base(group_->base(i, 0), fields_.slot_experts);
+    params.push_back(side.head->params(routings, here));
+  }
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     const Side& side = sides_[device_idx];
-    std::vector<RoutingView> routings;
-    for (int32_t i = 0; i < side.count; ++i) routings.push_back(ranks[side.first + i].routing);
-    DeviceHeadStep here = step;
-    if (keeps_replicas_) {
-      here.resident = at_base(group_->base(device_idx, 0), fields_.slot_experts);
-    }
-    const DeviceHeadParams params = side.head->params(routings, here);
-    // Behind all that may throw: the tables of all ranks stay alike.
     if (keeps_replicas_) claim_slots(context, fields_, key_of(step), stream);
-    launch_head(context, *side.head, params, *side.planner, stream);
+    launch_head(context, *side.head, params[device_idx], *side.planner, stream);
   });
   routed_for_ = key_of(step);
 }
@@ -238,10 +241,7 @@ void DeviceSession::share_tokens(const Side& side, std::span<const ForwardTensor
   if (mega_.num_ranks == 1) return;
   for (int32_t i = side.first; i < side.first + side.count; ++i) {
     const auto rows = static_cast<size_t>(std::max(ranks[i].routing.num_tokens, 0));
-    if (rows == 0 || rows > static_cast<size_t>(mega_.max_tokens) || ranks[i].x == nullptr ||
-        ranks[i].x == tokens(i)) {
-      continue;  // too many, or none at all, are refused by the launch
-    }
+    if (rows == 0 || ranks[i].x == tokens(i)) continue;
     MF_CUDA(cudaMemcpyAsync(tokens(i), ranks[i].x, rows * mega_.shape.hidden * sizeof(Bf16),
                             cudaMemcpyDeviceToDevice, stream));
   }
@@ -253,6 +253,18 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
   MF_CHECK(!keeps_replicas_ || key_of(step) == routed_for_, "compute: layer ", step.layer,
            ", weight version ", step.weight_version, "; its route was about layer ",
            routed_for_.layer, ", version ", routed_for_.weight_version);
+  std::vector<ForwardInputs> inputs;
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    const Side& side = sides_[i];
+    inputs.push_back(
+        {.ranks = ranks.subspan(side.first, side.count),
+         .planned = planned_,
+         .layer = step.layer,
+         .slots = transfer_ == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
+         .stages = stages_,
+         .trace = traces_.empty() ? TraceBuffer{} : traces_[i]});
+    side.forward->check(group_->context(i), inputs.back());
+  }
   if (transfer_ == ReplicaTransfer::kStaged && mega_.replica_slots > 0) {
     launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
       sides_[device_idx].distribute->launch(context, {.planned = planned_, .layer = step.layer},
@@ -260,16 +272,8 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
     });
   }
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
-    const Side& side = sides_[device_idx];
-    share_tokens(side, ranks, stream);
-    const ForwardInputs inputs = {
-        .ranks = ranks.subspan(side.first, side.count),
-        .planned = planned_,
-        .layer = step.layer,
-        .slots = transfer_ == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
-        .stages = stages_,
-        .trace = traces_.empty() ? TraceBuffer{} : traces_[device_idx]};
-    side.forward->launch(context, inputs, stream);
+    share_tokens(sides_[device_idx], ranks, stream);
+    sides_[device_idx].forward->launch(context, inputs[device_idx], stream);
   });
 }
 

@@ -154,11 +154,15 @@ MegaForward::MegaForward(const MegaConfig& config, const MegaFields& fields,
   params_.sources = reinterpret_cast<const ExpertSource*>(sources_.data());
 }
 
-void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inputs,
-                         cudaStream_t stream) const {
+void MegaForward::check(const DeviceContext& context, const ForwardInputs& inputs) const {
   MF_CHECK(context.num_local == num_local_, "group: ", context.num_local,
            " ranks on the device, weights were given for ", num_local_);
   check_launch(config_, sources_.bytes() > 0, context, inputs);
+}
+
+void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inputs,
+                         cudaStream_t stream) const {
+  check(context, inputs);
   ForwardParams params = params_;
   params.planned = inputs.planned;
   params.stages = inputs.stages;
