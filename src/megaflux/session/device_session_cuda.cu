@@ -134,15 +134,19 @@ void DeviceSession::add_sides(const DeviceSessionConfig& config, const HeadConfi
   }
 }
 
+void DeviceSession::wait_for_devices() const {
+  for (size_t i = 0; i < group_->num_devices(); ++i) {
+    const CurrentDevice current(group_->device(i));
+    MF_CUDA(cudaDeviceSynchronize());
+  }
+}
+
 void DeviceSession::clear_slots() {
   for (int32_t i = 0; i < num_local_; ++i) {
     MF_CUDA(cudaMemset(at_base(base(i), fields_.slot_experts), 0xff,
                        fields_.slot_experts.count * sizeof(int32_t)));
   }
-  for (size_t i = 0; i < group_->num_devices(); ++i) {
-    const CurrentDevice current(group_->device(i));
-    MF_CUDA(cudaDeviceSynchronize());
-  }
+  wait_for_devices();
 }
 
 void DeviceSession::recover() {
@@ -306,6 +310,7 @@ void DeviceSession::put_plan(const Plan& from, const LoadTable& loads) {
   MF_CHECK(loads.total_rows() <= most_rows, "loads: ", loads.total_rows(), " rows, ", most_rows,
            " are the most of this session");
   group_->synchronize();
+  wait_for_devices();  // streams of the caller
   const Plan plan = adopt_plan(from.bytes(), loads, sides_[0].head->config().plan, residents());
   const std::vector<int32_t> ranks = local_ranks();
   const std::vector<int32_t> owned = owned_experts(plan.owner_of(), plan.dims().num_ranks);
@@ -325,10 +330,7 @@ void DeviceSession::put_plan(const Plan& from, const LoadTable& loads) {
     write(head_fields_.plan, plan.bytes());
   }
   // From pageable memory copies may still be on their way, and other streams do not wait for them.
-  for (size_t i = 0; i < group_->num_devices(); ++i) {
-    const CurrentDevice current(group_->device(i));
-    MF_CUDA(cudaDeviceSynchronize());
-  }
+  wait_for_devices();
 }
 
 void DeviceSession::check() {
@@ -340,10 +342,7 @@ DeviceStep DeviceSession::read_step(int32_t local_idx) const {
   std::byte* const from = base(local_idx);
   DeviceStep step;
   step.plan.resize(head_fields_.plan.count);
-  for (size_t i = 0; i < group_->num_devices(); ++i) {  // the rank's, whichever is current
-    const CurrentDevice current(group_->device(i));
-    MF_CUDA(cudaDeviceSynchronize());
-  }
+  wait_for_devices();
   const auto read = [&](void* to, const void* place, size_t bytes) {
     MF_CUDA(cudaMemcpy(to, place, bytes, cudaMemcpyDefault));
   };

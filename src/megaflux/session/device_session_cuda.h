@@ -126,6 +126,8 @@ class DeviceSession {
   void add_sides(const DeviceSessionConfig& config, const HeadConfig& head,
                  std::span<const MegaWeights> weights);
   void check_pools(const PlanConfig& plan, std::span<const MegaWeights> weights) const;
+  // For all that runs on the devices of this process, on streams of the caller too.
+  void wait_for_devices() const;
   // No slot holds anything.
   void clear_slots();
   // [P, s] what the slots hold, once nothing runs; empty if replicas are not kept.
