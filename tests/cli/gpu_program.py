@@ -183,15 +183,17 @@ class Forwards(NeedsGpu):
         shown, records = self.forward("--ranks", 4, "--route", "hot-1.5")
         case = "op=forward,H=256,I=128,E=16,K=2,P=4,T=256,{},objective=forward,exec=mega,ranks=virtual"
         planned = case.format("s=2,route=hot-1.5,planner=megaflux")
-        self.assertEqual({("layer_ms", planned), ("skew_speedup", planned), ("ideal_fraction", planned),
+        ratios = ("skew_speedup", "ideal_fraction", "pipelined_over_staged")
+        self.assertEqual({("layer_ms", planned), *((ratio, planned) for ratio in ratios),
+                          ("layer_ms", planned.replace("exec=mega", "exec=staged")),
                           ("layer_ms", case.format("s=0,route=hot-1.5,planner=fixed")),
                           ("layer_ms", case.format("s=0,route=balanced,planner=fixed"))}, set(records))
-        for figure in ("skew_speedup", "ideal_fraction"):
+        for figure in ratios:
             record = records[figure, planned]
             self.assertEqual(sorted(a / b for a, b in record["samples"])[1], record["value"])
         self.assertEqual(records["layer_ms", planned]["samples"],
                          [ours for _, ours in records["skew_speedup", planned]["samples"]])
-        for word in ("virtual", "kappa", "max/mean 1.500", "resident", "second ideal", "math ms", "skew_speedup",
+        for word in ("virtual", "kappa", "max/mean 1.500", "staged", "resident", "second ideal", "math ms", "skew_speedup",
                      "weights exposed"):
             self.assertIn(word, shown)
 

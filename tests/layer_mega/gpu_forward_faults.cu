@@ -34,6 +34,9 @@ TEST(MegaForwardFaults, ArgumentsAreNamed) {
   tensors = rig.tensors();
   tensors[0].y = nullptr;
   EXPECT_EQ(error_of(launch), "x, y, topk_ids or topk_weights is missing, and there are 10 tokens");
+  tensors = rig.tensors();
+  tensors[0].y = static_cast<std::byte*>(tensors[0].y) + 2;
+  EXPECT_EQ(error_of(launch), "x or y does not begin at a multiple of 16 bytes");
   tensors.clear();
   EXPECT_EQ(error_of(launch), "ranks: tensors of 0, this process hosts 1");
 }
@@ -52,7 +55,7 @@ TEST(MegaForwardFaults, LayersAndWeightsAreNamed) {
   };
   MegaWeights weights = rig.rank(0).owned(data, 0);
   weights.num_owned = 5;
-  EXPECT_EQ(set(weights), "num_owned: 5 is outside [0, 4]");
+  EXPECT_EQ(set(weights), "weights[0]: num_owned 5, rank 0 owns 4 experts");
   weights = rig.rank(0).owned(data, 0);
   weights.w2 = nullptr;
   EXPECT_EQ(set(weights), "weights: w1 or w2 is missing");
@@ -64,12 +67,28 @@ TEST(MegaForwardFaults, LayersAndWeightsAreNamed) {
   EXPECT_EQ(set(weights), "weights: do not begin at a multiple of 16 bytes");
   EXPECT_EQ(error_of([&] { rig.session().set_weights(0, {}); }),
             "weights: of 0 ranks, this process hosts 1");
-  // Fewer experts than the plan gives the rank: a launch refuses.
-  weights = rig.rank(0).owned(data, 0);
-  weights.num_owned = 3;
-  EXPECT_EQ(set(weights), "no error");
-  const std::string refusal = error_of([&] { rig.forward(); });
-  EXPECT_NE(refusal.find("refused"), std::string::npos) << refusal;
+}
+
+// What would be computed without a complaint, and wrong.
+TEST(MegaForwardFaults, PoolsOrdersAndPlansAreChecked) {
+  MF_NEEDS_GPUS(1);
+  LayerCase layer_case = case_of(shape_of(4, 2, 64, 64), 40);
+  layer_case.tokens = {40, 25};
+  layer_case.replica_slots = 1;
+  layer_case.block_rows = 4;
+  const StepData data(layer_case, 7);
+  ForwardRig rig(data);
+  const test::Outputs expected = rig.step();
+  const Plan plan = spread_plan(data, 4);
+  ASSERT_GE(plan.slot_expert()[0], 0);
+  std::vector<std::byte> bytes(plan.bytes().begin(), plan.bytes().end());
+  bytes[PlanLayout(plan.dims()).slot_resident] = std::byte{1};
+  const std::string resident = error_of([&] { rig.set_plan(Plan::from_bytes(bytes)); });
+  EXPECT_NE(resident.find("is marked resident, the slot holds -1"), std::string::npos) << resident;
+  EXPECT_EQ(rig.forward(), expected) << "the plan before is there";
+  EXPECT_EQ(
+      error_of([&] { rig.session().route(rig.tensors(), {.order = PartOrder::kReplicatedFirst}); }),
+      "order: a forward takes kOwnedFirst");
 }
 
 TEST(MegaForwardFaults, AResultThatNeverComes) {

@@ -223,6 +223,19 @@ TEST(MegaForwardRanks, TwoDevices) {
   }
 }
 
+// A bad argument of the second device is found before the first one's launch waits for it.
+TEST(MegaForwardRanks, BadArgumentsOfOneDeviceLeaveTheOthersSound) {
+  MF_NEEDS_GPUS(2);
+  const StepData data(skewed_case(), 19);
+  ForwardRig rig(data, {.num_devices = 2});
+  const Outputs expected = rig.step();
+  std::vector<ForwardTensors> tensors = rig.tensors();
+  tensors[2].routing.num_tokens = 100'000;
+  EXPECT_THROW(rig.session().route(tensors), Error);
+  EXPECT_THROW(rig.session().compute(tensors), Error);
+  EXPECT_EQ(rig.step(), expected);
+}
+
 // Launches back to back, no look in between.
 TEST(MegaForwardSoak, BackToBack) {
   MF_NEEDS_GPUS(1);

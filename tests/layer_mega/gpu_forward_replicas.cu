@@ -81,6 +81,21 @@ TEST(MegaForwardReplicas, PlansRingsAndDelaysDoNotShow) {
   }
 }
 
+// The GEMMs alone bring nothing, so they wait for nothing that is brought.
+TEST(MegaForwardReplicas, GemmsAloneTakeWhatIsInTheSlots) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(hot_case(shape_of(8, 2, 128, 128), 2), 50);
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .pool_rows = 1 << 14});
+  const Outputs expected = rig.step();
+  ASSERT_GT(num_replicas(rig), 0);
+  rig.session().set_stages(ForwardStages::kGemms);
+  rig.session().compute(rig.tensors());
+  rig.session().group().synchronize();
+  EXPECT_EQ(rig.outputs(), expected) << "y is left alone";
+  rig.session().set_stages(ForwardStages::kWhole);
+  EXPECT_EQ(rig.forward(), expected);
+}
+
 // A rank without experts of its own, whose list begins with a replica.
 TEST(MegaForwardReplicas, RanksThatOwnNothing) {
   MF_NEEDS_GPUS(1);
@@ -154,28 +169,43 @@ TEST(MegaForwardReplicas, LayersShareSlots_IC_23) {
   }
 }
 
-// Right behind the launch, on its stream, the owners' weights are overwritten.
-TEST(MegaForwardReplicas, OwnersMayOverwriteTheirWeightsAfterTheLaunch) {
-  MF_NEEDS_GPUS(1);
+// Right behind the launch, on the stream of their device, the owners' weights are overwritten.
+// Ranks of one device end their launch together: only those of another one show that an owner
+// waits.
+void expect_owners_may_overwrite(int32_t num_devices) {
   const StepData data(hot_case(shape_of(12, 2, 256, 192), 3), 46);
-  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux});
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .num_devices = num_devices});
   const Outputs expected = rig.step();
   ASSERT_GT(num_replicas(rig), 0);
-  const cudaStream_t stream = rig.session().group().stream(0);
+  const DeviceGroup& group = rig.session().group();
   for (int repeat = 0; repeat < gpu::by_size(20, 2, 200); ++repeat) {
     std::vector<std::vector<std::byte>> before;
     for (int32_t i = 0; i < rig.num_local(); ++i) before.push_back(rig.rank(i).w1.download());
     rig.session().group().set_delay_fuzz(1 + repeat);
     rig.session().forward(rig.tensors());
-    for (int32_t i = 0; i < rig.num_local(); ++i) {
-      MF_CUDA(cudaMemsetAsync(rig.rank(i).w1.data(), 0xff, rig.rank(i).w1.bytes(), stream));
+    int32_t i = 0;
+    for (size_t d = 0; d < group.num_devices(); ++d) {
+      const CurrentDevice current(group.device(d));
+      for (size_t k = 0; k < group.ranks_on(d).size(); ++k, ++i) {
+        const auto& w1 = rig.rank(i).w1;
+        MF_CUDA(cudaMemsetAsync(w1.data(), 0xff, w1.bytes(), group.stream(d)));
+      }
     }
     rig.session().group().synchronize();
     ASSERT_EQ(rig.outputs(), expected) << "repeat " << repeat;
-    for (int32_t i = 0; i < rig.num_local(); ++i) {
+    for (i = 0; i < rig.num_local(); ++i) {
       rig.rank(i).w1.upload(std::span<const std::byte>(before[i]));
     }
   }
+}
+
+TEST(MegaForwardReplicas, OwnersMayOverwriteTheirWeightsAfterTheLaunch) {
+  MF_NEEDS_GPUS(1);
+  expect_owners_may_overwrite(1);
+}
+TEST(MegaForwardReplicas, OwnersOfAnotherDeviceMayOverwriteTheirWeights) {
+  MF_NEEDS_GPUS(2);
+  expect_owners_may_overwrite(2);
 }
 
 // Weights that change between two launches of the same routing are the ones that count.
@@ -243,6 +273,48 @@ TEST(MegaForwardReplicas, KeptReplicasAreResident) {
   rig.session().recover();
   step(1, 2);
   EXPECT_EQ(plan_of(rig).header().num_copies, copies) << "recovered";
+}
+
+// What was refused, or captured and never run, has filled no slot.
+TEST(MegaForwardReplicas, WhatNeverRanLeavesNothingResident) {
+  MF_NEEDS_GPUS(1);
+  StepData data(hot_case(shape_of(8, 2, 128, 192), 2), 51);
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux, .keeps_replicas = true});
+  DeviceSession& session = rig.session();
+  const cudaStream_t stream = session.group().stream(0);
+  const auto step = [&](uint64_t version) {
+    session.forward(rig.tensors(), {.weight_version = version});
+    session.group().synchronize();
+    return rig.outputs();
+  };
+  const auto change_weights = [&](uint64_t seed) {
+    data.redraw_weights(seed);
+    for (int32_t i = 0; i < rig.num_local(); ++i) rig.upload_weights(i);
+  };
+  step(1);
+  ASSERT_GT(plan_of(rig).header().num_copies, 0);
+
+  change_weights(97);
+  session.route(rig.tensors(), {.weight_version = 2});
+  session.group().synchronize();
+  for (int32_t i = 0; i < rig.num_local(); ++i) {  // as a head leaves it that finds no legal plan
+    const std::vector<std::byte> none(sizeof(PlanHeader), std::byte{0});
+    rig.upload(i, session.head_fields().plan, std::span<const std::byte>(none));
+  }
+  session.compute(rig.tensors(), {.weight_version = 2});
+  EXPECT_THROW(session.group().synchronize(), Error);
+  EXPECT_LE(relative_error(step(2), reference_y(data)), kTolerance) << "refused";
+
+  change_weights(96);
+  cudaGraph_t graph = nullptr;
+  MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  session.forward(rig.tensors(), {.weight_version = 3});
+  MF_CUDA(cudaStreamEndCapture(stream, &graph));
+  MF_CUDA(cudaGraphDestroy(graph));
+  EXPECT_LE(relative_error(step(3), reference_y(data)), kTolerance) << "captured";
+
+  session.route(rig.tensors(), {.weight_version = 4});
+  EXPECT_THROW(session.compute(rig.tensors(), {.weight_version = 3}), Error);
 }
 
 }  // namespace

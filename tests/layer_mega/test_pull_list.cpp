@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "megaflux/base/rng.h"
@@ -145,6 +146,70 @@ TEST(PullList, NothingThatRowsWaitForIsBroughtBehindThem) {
     }
   }
   EXPECT_GT(num_rings, 1000);
+}
+
+// The table of units that a list of tasks follows from.
+std::vector<Unit> units_of(const Lists& lists) {
+  std::vector<Unit> units;
+  for (const Part& part : lists.parts) {
+    const int32_t num_units = num_units_of(part.num_tiles, lists.order.unit_tiles);
+    for (int32_t i = 0; i < num_units; ++i) units.push_back(unit_of(part, num_units, i));
+  }
+  units.push_back({.first_tile = lists.num_tiles()});
+  return units;
+}
+
+// FC1 of the tile that had the place of a tile's rows comes when all tasks before it in the list
+// are done, those of other tiles and FC2 among them: what any of them needs stands before these
+// rows.
+TEST(PullList, NothingThatTasksAheadNeedIsBroughtBehindRowsThatWait) {
+  Rng rng(4);
+  int32_t num_waits = 0;
+  for (int round = 0; round < 300; ++round) {
+    const Lists lists = random_lists(rng);
+    const std::vector<Unit> units = units_of(lists);
+    const TaskOrder tasks = {.table = {units.data(), static_cast<int32_t>(units.size()) - 1},
+                             .fc1_columns = 2,
+                             .fc2_columns = 2,
+                             .lag = lists.order.lag};
+    std::vector<int32_t> row_begin(lists.num_tiles()), row_end(lists.num_tiles());
+    std::vector<int32_t> weight_end(lists.runs.size(), 0);
+    for (int32_t position = 0; position < lists.num_pieces(); ++position) {
+      const PulledPiece piece = lists.piece(position);
+      if (piece.run >= 0) {
+        weight_end[piece.run] = position + 1;
+        continue;
+      }
+      const int32_t tile = piece.index / kTilePieces;
+      if (piece.index % kTilePieces == 0) row_begin[tile] = position;
+      row_end[tile] = position + 1;
+    }
+    // What a task needs ends here in the pull list.
+    const auto need_of = [&](const Task& task) {
+      const bool is_fc1 = task.phase == Phase::kFc1;
+      int32_t need = is_fc1 ? row_end[task.tile] : 0;
+      for (const Part& part : lists.parts) {
+        if (!part.is_replica || task.tile < part.first_tile ||
+            task.tile >= part.first_tile + part.num_tiles) {
+          continue;
+        }
+        need = std::max(need, weight_end[2 * part.weight_slot + (is_fc1 ? 0 : 1)]);
+      }
+      return need;
+    };
+    int32_t need = 0;  // of all tasks up to this one
+    for (int32_t step = 0; step < tasks.num_steps(); ++step) {
+      for (int32_t at = tasks.step_begin(step); at < tasks.step_begin(step + 1); ++at) {
+        const Task task = tasks.task_at(step, at);
+        need = std::max(need, need_of(task));
+        const int32_t waiting = task.tile + lists.pool_tiles;
+        if (task.phase != Phase::kFc1 || waiting >= lists.num_tiles()) continue;
+        ++num_waits;
+        ASSERT_LE(need, row_begin[waiting]) << "round " << round << ", tile " << task.tile;
+      }
+    }
+  }
+  EXPECT_GT(num_waits, 1000);
 }
 
 TEST(WeightCut, PiecesCoverTheMatrixOnce) {

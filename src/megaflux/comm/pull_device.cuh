@@ -33,7 +33,10 @@ class Puller {
  public:
   using Ring = PullRing<kChunkBytes, kChunks>;
 
-  __device__ __forceinline__ explicit Puller(Ring& ring) : ring_(ring) {
+  // Where all lanes of a warp hold a puller, the one that pulls makes the barriers: a barrier is
+  // not to be initialised over one that is valid.
+  __device__ __forceinline__ explicit Puller(Ring& ring, bool makes_barriers = true) : ring_(ring) {
+    if (!makes_barriers) return;
     for (uint32_t i = 0; i < kChunks; ++i) cuda::ptx::mbarrier_init(&ring_.full[i], 1);
     cuda::ptx::fence_mbarrier_init(cuda::ptx::sem_release, cuda::ptx::scope_cluster);
   }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "megaflux/layer/mega/slot_table_cuda.h"
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/moe/work_list.h"
+#include "megaflux/plan/legality.h"
 
 namespace megaflux {
 namespace {
@@ -47,11 +49,15 @@ PlannedFields planned_of(const DeviceHeadFields& head, const PlanDims& dims) {
   return planned;
 }
 
+SlotKey key_of(const DeviceHeadStep& step) {
+  return {.weight_version = step.weight_version, .layer = step.layer};
+}
+
 }  // namespace
 
 DeviceSession::DeviceSession(const DeviceSessionConfig& config, const GroupMaker& make_group) {
   check_device_config(config.plan);
-  keeps_replicas_ = config.keeps_replicas;
+  keeps_replicas_ = config.keeps_replicas && config.plan.dims.replica_slots > 0;
   mega_ = mega_config_of(config);
   owner_of_ = owners_of(config.plan);
   const HeadConfig head_config = {.plan = config.plan,
@@ -104,6 +110,12 @@ void DeviceSession::add_sides(const HeadConfig& head, int32_t num_layers) {
 void DeviceSession::set_weights(int32_t layer, std::span<const MegaWeights> weights) {
   MF_CHECK(weights.size() == static_cast<size_t>(num_local_), "weights: of ", weights.size(),
            " ranks, this process hosts ", num_local_);
+  const std::vector<int32_t> owned = owned_experts(owner_of_, mega_.num_ranks);
+  const std::vector<int32_t> ranks = local_ranks();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    MF_CHECK(weights[i].num_owned == owned[ranks[i]], "weights[", i, "]: num_owned ",
+             weights[i].num_owned, ", rank ", ranks[i], " owns ", owned[ranks[i]], " experts");
+  }
   std::vector<ExpertSource> sources;
   if (mega_.replica_slots > 0) sources = find_sources(weights);
   for (size_t i = 0; i < sides_.size(); ++i) {
@@ -111,19 +123,22 @@ void DeviceSession::set_weights(int32_t layer, std::span<const MegaWeights> weig
     sides_[i].forward->set_weights(layer, weights.subspan(sides_[i].first, sides_[i].count),
                                    sources);
   }
-  if (filled_for_ && filled_for_->first == layer) filled_for_.reset();
+  clear_slots();  // some may hold the layer's weights of before
 }
 
-void DeviceSession::clear_slots() {
-  filled_for_.reset();
-  for (int32_t i = 0; i < num_local_; ++i) {
-    MF_CUDA(cudaMemset(at_base(base(i), fields_.slot_experts), 0xff,
-                       fields_.slot_experts.count * sizeof(int32_t)));
-  }
+void DeviceSession::wait_for_devices() const {
   for (size_t i = 0; i < group_->num_devices(); ++i) {
     const CurrentDevice current(group_->device(i));
     MF_CUDA(cudaDeviceSynchronize());
   }
+}
+
+void DeviceSession::clear_slots() {
+  for (int32_t i = 0; i < num_local_; ++i) {
+    MF_CUDA(cudaMemset(at_base(base(i), fields_.slot_experts), 0xff,
+                       fields_.slot_experts.count * sizeof(int32_t)));
+  }
+  wait_for_devices();
 }
 
 void DeviceSession::recover() {
@@ -204,19 +219,27 @@ void DeviceSession::launch(Streams streams, Fn&& fn) {
       streams);
 }
 
+// Arguments of all devices are looked at before the first launch: one that another device's launch
+// would wait for in vain poisons the group.
 void DeviceSession::route(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
                           Streams streams) {
   check_count(ranks);
+  MF_CHECK(step.order == PartOrder::kOwnedFirst, "order: a forward takes kOwnedFirst");
+  std::vector<DeviceHeadParams> params;
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    const Side& side = sides_[i];
+    std::vector<RoutingView> routings;
+    for (int32_t k = 0; k < side.count; ++k) routings.push_back(ranks[side.first + k].routing);
+    DeviceHeadStep here = step;
+    if (keeps_replicas_) here.resident = at_base(group_->base(i, 0), fields_.slot_experts);
+    params.push_back(side.head->params(routings, here));
+  }
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     const Side& side = sides_[device_idx];
-    std::vector<RoutingView> routings;
-    for (int32_t i = 0; i < side.count; ++i) routings.push_back(ranks[side.first + i].routing);
-    DeviceHeadStep here = step;
-    if (keeps_replicas_ && filled_for_ == std::pair(step.layer, step.weight_version)) {
-      here.resident = at_base(group_->base(device_idx, 0), fields_.slot_experts);
-    }
-    launch_head(context, *side.head, side.head->params(routings, here), *side.planner, stream);
+    if (keeps_replicas_) claim_slots(context, fields_, key_of(step), stream);
+    launch_head(context, *side.head, params[device_idx], *side.planner, stream);
   });
+  routed_for_ = key_of(step);
 }
 
 // Where peers read them, unless they lie there.
@@ -225,9 +248,7 @@ void DeviceSession::share_tokens(const Side& side, std::span<const ForwardTensor
   if (mega_.num_ranks == 1) return;
   for (int32_t i = side.first; i < side.first + side.count; ++i) {
     const auto rows = static_cast<size_t>(std::max(ranks[i].routing.num_tokens, 0));
-    if (rows == 0 || rows > static_cast<size_t>(mega_.max_tokens) || ranks[i].x == tokens(i)) {
-      continue;  // too many are refused by the launch
-    }
+    if (rows == 0 || ranks[i].x == tokens(i)) continue;
     MF_CUDA(cudaMemcpyAsync(tokens(i), ranks[i].x, rows * mega_.shape.hidden * sizeof(Bf16),
                             cudaMemcpyDeviceToDevice, stream));
   }
@@ -236,6 +257,21 @@ void DeviceSession::share_tokens(const Side& side, std::span<const ForwardTensor
 void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
                             Streams streams) {
   check_count(ranks);
+  MF_CHECK(!keeps_replicas_ || key_of(step) == routed_for_, "compute: layer ", step.layer,
+           ", weight version ", step.weight_version, "; its route was about layer ",
+           routed_for_.layer, ", version ", routed_for_.weight_version);
+  std::vector<ForwardInputs> inputs;
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    const Side& side = sides_[i];
+    inputs.push_back(
+        {.ranks = ranks.subspan(side.first, side.count),
+         .planned = planned_,
+         .layer = step.layer,
+         .slots = transfer_ == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
+         .stages = stages_,
+         .trace = traces_.empty() ? TraceBuffer{} : traces_[i]});
+    side.forward->check(group_->context(i), inputs.back());
+  }
   if (transfer_ == ReplicaTransfer::kStaged && mega_.replica_slots > 0) {
     launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
       const Side& side = sides_[device_idx];
@@ -245,18 +281,9 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
           stream);
     });
   }
-  filled_for_ = std::pair(step.layer, step.weight_version);
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
-    const Side& side = sides_[device_idx];
-    share_tokens(side, ranks, stream);
-    const ForwardInputs inputs = {
-        .ranks = ranks.subspan(side.first, side.count),
-        .planned = planned_,
-        .layer = step.layer,
-        .slots = transfer_ == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
-        .stages = stages_,
-        .trace = traces_.empty() ? TraceBuffer{} : traces_[device_idx]};
-    side.forward->launch(context, inputs, stream);
+    share_tokens(sides_[device_idx], ranks, stream);
+    sides_[device_idx].forward->launch(context, inputs[device_idx], stream);
   });
 }
 
@@ -274,10 +301,23 @@ std::vector<int32_t> DeviceSession::local_ranks() const {
   return ranks;
 }
 
-void DeviceSession::put_plan(const Plan& plan, const LoadTable& loads) {
-  MF_CHECK(plan.bytes().size() == head_fields_.plan.count, "plan: ", plan.bytes().size(),
+std::vector<int32_t> DeviceSession::residents() const {
+  if (!keeps_replicas_) return {};
+  std::vector<int32_t> experts(fields_.slot_experts.count);
+  MF_CUDA(cudaMemcpy(experts.data(), at_base(base(0), fields_.slot_experts),
+                     experts.size() * sizeof(int32_t), cudaMemcpyDefault));
+  return experts;
+}
+
+void DeviceSession::put_plan(const Plan& from, const LoadTable& loads) {
+  MF_CHECK(from.bytes().size() == head_fields_.plan.count, "plan: ", from.bytes().size(),
            " bytes, one of this session has ", head_fields_.plan.count);
+  const int64_t most_rows = int64_t{mega_.num_ranks} * mega_.max_tokens * int64_t{mega_.shape.topk};
+  MF_CHECK(loads.total_rows() <= most_rows, "loads: ", loads.total_rows(), " rows, ", most_rows,
+           " are the most of this session");
   group_->synchronize();
+  wait_for_devices();  // streams of the caller
+  const Plan plan = adopt_plan(from.bytes(), loads, sides_[0].head->config().plan, residents());
   const std::vector<int32_t> ranks = local_ranks();
   const std::vector<int32_t> owned = owned_experts(plan.owner_of(), plan.dims().num_ranks);
   for (int32_t i = 0; i < num_local_; ++i) {
@@ -296,10 +336,7 @@ void DeviceSession::put_plan(const Plan& plan, const LoadTable& loads) {
     write(head_fields_.plan, plan.bytes());
   }
   // From pageable memory copies may still be on their way, and other streams do not wait for them.
-  for (size_t i = 0; i < group_->num_devices(); ++i) {
-    const CurrentDevice current(group_->device(i));
-    MF_CUDA(cudaDeviceSynchronize());
-  }
+  wait_for_devices();
 }
 
 void DeviceSession::check() {
@@ -311,7 +348,7 @@ DeviceStep DeviceSession::read_step(int32_t local_idx) const {
   std::byte* const from = base(local_idx);
   DeviceStep step;
   step.plan.resize(head_fields_.plan.count);
-  MF_CUDA(cudaDeviceSynchronize());
+  wait_for_devices();
   const auto read = [&](void* to, const void* place, size_t bytes) {
     MF_CUDA(cudaMemcpy(to, place, bytes, cudaMemcpyDefault));
   };

@@ -23,7 +23,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -89,7 +88,7 @@ class DeviceSession {
   // One launch of the protocol on every device, on the group's streams or on those of the caller,
   // one a device. `route` counts, plans and lists; `compute` executes what the last `route` left;
   // `forward` is both. After a route without a plan a forward is refused on all ranks: y stays as
-  // it is.
+  // it is. Where replicas are kept, a compute is about the layer and version of its route.
   using Streams = std::span<const cudaStream_t>;
   void route(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
              Streams streams = {});
@@ -98,20 +97,22 @@ class DeviceSession {
   void forward(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
                Streams streams = {});
   // A plan from elsewhere in the place of what the last route has planned, for the computes until
-  // the next one. It is legal for `loads`, the rows that this route has counted. Waits for the
-  // devices.
-  void put_plan(const Plan& plan, const LoadTable& loads);
+  // the next one; `loads` are the rows that this route has counted. Waits for the devices. Throws
+  // kBadInput with the first violations if it is not legal for them, or calls a slot resident that
+  // does not hold its expert.
+  void put_plan(const Plan& from, const LoadTable& loads);
   // How the next computes come by the weights of replicas, which stages they do alone, and into
   // which buffers they trace, one a device.
   void set_transfer(ReplicaTransfer transfer) { transfer_ = transfer; }
   void set_stages(ForwardStages stages) { stages_ = stages; }
   void set_traces(std::vector<TraceBuffer> traces) { traces_ = std::move(traces); }
 
-  // Collective, as the group's recover(); no slot is taken to be filled any more.
+  // Collective, as the group's recover(), in whose place it is called: no slot is taken to be
+  // filled any more.
   void recover();
   // Throws what the launches that have ended have to say: the group's check_sound, then the heads'.
   void check();
-  // What the last route left on a rank; waits for the device.
+  // What the last route left on a rank; waits for the devices.
   DeviceStep read_step(int32_t local_idx) const;
 
  private:
@@ -131,8 +132,12 @@ class DeviceSession {
   const Side& side_of(int32_t local_idx) const;
   // Heads, planners and forwards of the group's devices.
   void add_sides(const HeadConfig& head, int32_t num_layers);
+  // For all that runs on the devices of this process, on streams of the caller too.
+  void wait_for_devices() const;
   // No slot holds anything.
   void clear_slots();
+  // [P, s] what the slots hold, once nothing runs; empty if replicas are not kept.
+  std::vector<int32_t> residents() const;
   void check_count(std::span<const ForwardTensors> ranks) const;
   void share_tokens(const Side& side, std::span<const ForwardTensors> ranks, cudaStream_t stream);
   std::vector<int32_t> local_ranks() const;  // by local index
@@ -146,8 +151,7 @@ class DeviceSession {
   int32_t num_local_ = 0;
   std::vector<Side> sides_;  // [devices]
   bool keeps_replicas_ = false;
-  // Layer and weight version of the last compute, whose weights the slots hold.
-  std::optional<std::pair<int32_t, uint64_t>> filled_for_;
+  SlotKey routed_for_;  // the weights that the last route was about
   ReplicaTransfer transfer_ = ReplicaTransfer::kPipelined;
   ForwardStages stages_ = ForwardStages::kWhole;
   std::vector<TraceBuffer> traces_;  // [devices] or none

@@ -41,7 +41,7 @@ void check_gpu_memory(const Workload& workload, const RunOptions& options,
                       const ExecutionTask& task);
 
 // The session of one execution, which says in `execution` what it costs. Workload, options and task
-// outlive it. A pass is a head, what its plan wants put into the slots, and a forward. Throws
+// outlive it. A pass is a head and a forward, which pulls what the plan wants in the slots. Throws
 // kUnsupported without CUDA, as check_gpu_memory() does.
 std::unique_ptr<LayerRun> make_gpu_run(const Workload& workload, const RunOptions& options,
                                        const ExecutionTask& task, Execution& execution);

@@ -34,6 +34,10 @@ ForwardParams params_of(const MegaConfig& config, const MegaFields& fields) {
   return params;
 }
 
+bool is_aligned(const void* place) {
+  return reinterpret_cast<uintptr_t>(place) % 16 == 0;
+}
+
 void check_weights(const MegaConfig& config, const MegaWeights& weights) {
   MF_CHECK(weights.num_owned >= 0 && weights.num_owned <= config.most_owned,
            "num_owned: ", weights.num_owned, " is outside [0, ", config.most_owned, "]");
@@ -42,6 +46,7 @@ void check_weights(const MegaConfig& config, const MegaWeights& weights) {
   for (const float* bias : {weights.b1, weights.b2}) {
     MF_CHECK((bias != nullptr) == config.shape.has_bias, "weights: the shape has ",
              config.shape.has_bias ? "biases, and one is missing" : "no biases, and one is given");
+    MF_CHECK(is_aligned(bias), "weights: biases do not begin at a multiple of 16 bytes");
   }
 }
 
@@ -56,8 +61,7 @@ void check_sources(const MegaConfig& config, std::span<const ExpertSource> sourc
     for (const void* place :
          {static_cast<const void*>(source.w1), static_cast<const void*>(source.w2),
           static_cast<const void*>(source.b1), static_cast<const void*>(source.b2)}) {
-      MF_CHECK(reinterpret_cast<uintptr_t>(place) % 16 == 0, "sources[", e,
-               "]: does not begin at a multiple of 16 bytes");
+      MF_CHECK(is_aligned(place), "sources[", e, "]: does not begin at a multiple of 16 bytes");
     }
   }
 }
@@ -73,6 +77,8 @@ void check_tensors(const MegaConfig& config, const ForwardTensors& tensors) {
   MF_CHECK(routing.num_tokens == 0 || has_tokens,
            "x, y, topk_ids or topk_weights is missing, and there are ", routing.num_tokens,
            " tokens");
+  MF_CHECK(is_aligned(tensors.x) && is_aligned(tensors.y),
+           "x or y does not begin at a multiple of 16 bytes");
 }
 
 void check_launch(const MegaConfig& config, bool has_sources, const DeviceContext& context,
@@ -166,14 +172,19 @@ const ExpertSource* MegaForward::sources(int32_t layer) const {
   return reinterpret_cast<const ExpertSource*>(layers_[layer].sources.data());
 }
 
-void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inputs,
-                         cudaStream_t stream) const {
+void MegaForward::check(const DeviceContext& context, const ForwardInputs& inputs) const {
   check_layer(inputs.layer);
   const Layer& layer = layers_[inputs.layer];
   MF_CHECK(!layer.weights.empty(), "layer: ", inputs.layer, " has no weights");
   MF_CHECK(context.num_local == num_local_, "group: ", context.num_local,
            " ranks on the device, the forward was made for ", num_local_);
   check_launch(config_, layer.sources.bytes() > 0, context, inputs);
+}
+
+void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inputs,
+                         cudaStream_t stream) const {
+  check(context, inputs);
+  const Layer& layer = layers_[inputs.layer];
   ForwardParams params = params_;
   params.planned = inputs.planned;
   params.stages = inputs.stages;

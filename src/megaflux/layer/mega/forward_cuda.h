@@ -76,8 +76,10 @@ class MegaForward {
   void set_weights(int32_t layer, std::span<const MegaWeights> weights,
                    std::span<const ExpertSource> sources = {});
 
-  // One launch for the ranks of the current device. Throws kBadInput naming the argument, its value
-  // and its limit.
+  // Throws kBadInput naming the argument, its value and its limit: what launch() does first, for
+  // callers who launch on several devices or on none.
+  void check(const DeviceContext& context, const ForwardInputs& inputs) const;
+  // One launch for the ranks of the current device. Throws as check().
   void launch(const DeviceContext& context, const ForwardInputs& inputs, cudaStream_t stream) const;
 
   const MegaConfig& config() const { return config_; }

@@ -91,7 +91,9 @@ __device__ __forceinline__ EntryOutcome enter_forward(const DeviceRank& self,
   __syncthreads();
   if (threadIdx.x < kWarp) build_runs(self, params, rank);
   const EntryOutcome outcome = await_entries(self, words);
-  if (outcome == EntryOutcome::kEntered) note_slots(self, params);
+  if (outcome == EntryOutcome::kEntered && params.stages == ForwardStages::kWhole) {
+    note_slots(self, params);
+  }
   return outcome;
 }
 

@@ -16,8 +16,8 @@ namespace megaflux {
 // What of a launch is done.
 enum class ForwardStages : uint8_t {
   kWhole,
-  // The two GEMMs alone, over the rows that the last whole launch left in the pool; y is not
-  // written. For measuring, with a pool that holds all rows.
+  // The two GEMMs alone, over the rows that the last whole launch left in the pool and the weights
+  // that it left in the slots; y is not written. For measuring, with a pool that holds all rows.
   kGemms,
 };
 

@@ -19,6 +19,7 @@ MegaFields add_mega_fields(Layout& layout, const MegaConfig& config) {
           .w1_ready = layout.add_counters("mega.w1_ready", slots * config.fc1_columns()),
           .w2_ready = layout.add_counters("mega.w2_ready", slots * config.fc2_columns()),
           .slot_experts = layout.add<int32_t>("mega.slot_experts", slots * config.num_ranks),
+          .slot_key = layout.add<SlotKey>("mega.slot_key", 1),
           .next_task = layout.add_counters("mega.next_task", 1),
           .next_slice = layout.add_counters("mega.next_slice", 1)};
 }

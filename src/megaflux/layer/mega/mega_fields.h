@@ -16,6 +16,16 @@
 
 namespace megaflux {
 
+// Whose weights slots hold.
+struct SlotKey {
+  uint64_t weight_version = 0;
+  int64_t layer = 0;
+
+  MF_HOST_DEVICE friend bool operator==(const SlotKey& a, const SlotKey& b) {
+    return a.weight_version == b.weight_version && a.layer == b.layer;
+  }
+};
+
 // In every rank's heap. docs/memory_order.md says who writes a word and who waits for it.
 struct MegaFields {
   // [T_max, H] the rank's tokens, for its peers; none where there are no peers.
@@ -30,6 +40,7 @@ struct MegaFields {
   // [P, s] experts whose weights the slots of all ranks hold since the last launch that entered; -1
   // = none, which is what they hold before the first one.
   Field<int32_t> slot_experts;
+  Field<SlotKey> slot_key;  // [1] the weights that slot_experts is about (slot_table_cuda.h)
   CounterField next_task;   // [1] tasks given out beyond the first of each CTA
   CounterField next_slice;  // [1] slices of tokens given out for their sums
 };

@@ -55,7 +55,9 @@ __device__ inline void build_runs(const DeviceRank& self, const ForwardParams& p
                                   const MegaRank& rank) {
   const auto lane = static_cast<int32_t>(threadIdx.x) % 32;
   const LaneReplica replica = find_replica(self, params.planned);
-  const bool is_pulled = replica.is_missing && params.slots == SlotFill::kPulled;
+  // The GEMMs alone take what the last whole launch has brought.
+  const bool is_pulled = replica.is_missing && params.slots == SlotFill::kPulled &&
+                         params.stages == ForwardStages::kWhole;
   const TaskOrder tasks = task_order(params, rank, self.num_ctas);
   const PullOrder order = {
       .unit_tiles = params.unit_tiles,

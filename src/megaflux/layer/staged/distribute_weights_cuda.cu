@@ -31,9 +31,8 @@ __device__ void pull_weights(const DeviceRank& self, const DistributeParams& par
   const int32_t w1_pieces = params.cuts[0].num_pieces();
   const int32_t expert_pieces = w1_pieces + params.cuts[1].num_pieces();
   const int32_t num_pieces = __popc(missing) * expert_pieces;
-  Puller<kChunkBytes, kChunks> puller(rings[warp]);
+  Puller<kChunkBytes, kChunks> puller(rings[warp], is_puller);
   puller.begin();
-  __syncwarp();
   for (int32_t i = warp * self.num_ctas + self.cta; i < num_pieces; i += kWarps * self.num_ctas) {
     // The lane of the (i / expert_pieces)th missing one.
     const auto lane = static_cast<int32_t>(__fns(missing, 0, 1 + i / expert_pieces));

@@ -152,7 +152,7 @@ struct Count {
 class PieceMover {
  public:
   __device__ __forceinline__ explicit PieceMover(const CtaView& cta)
-      : cta_(cta), puller_(cta.shared.ring) {}
+      : cta_(cta), puller_(cta.shared.ring, lane_idx() == 0) {}
 
   // False: the group has aborted. In a ring nothing is held back before the wait for a place, which
   // may depend on it.
@@ -263,7 +263,6 @@ __device__ inline void bring_list(const CtaView& cta, Tracer& tracer) {
   const int32_t stride = cta.self.num_ctas, group = lane_idx() / kPieceRows;
   const LaneRuns runs(cta);
   PieceMover mover(cta);
-  __syncwarp();  // all lanes have made its barriers, lane 0 alone goes on with them
   for (int32_t first = num_first_pieces(cta) + cta.self.cta; first < num_pieces;
        first += kPiecesAtOnce * stride) {
     const int32_t num_here = min(kPiecesAtOnce, ceil_div(num_pieces - first, stride));
