@@ -10,15 +10,13 @@ A case that fails is named and the others go on; status 1 says that there was on
 memory". Standard library only; the stock side takes the python3 that has PyTorch (--python).
 """
 import argparse
-import contextlib
-import os
 import pathlib
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
-import zipfile
+
+import cell_runner
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 STOCK = pathlib.Path(__file__).resolve().parent / "baselines" / "torch_forward.py"
@@ -26,14 +24,6 @@ LARGE = ((4096, 1536, 128, 16384), (4096, 1536, 128, 4096), (7168, 2048, 64, 819
          (2048, 768, 128, 4096))
 SKEWED = ("zipf-k3", "zipf-k6", "hot-1.5", "real-median", "real-high", "real-extreme")
 COUNTS = "glm52_prefill_counts.npz"  # E = 256
-NO_MEMORY = "cudaErrorMemoryAllocation"
-
-
-def store(source, target):
-    """The same trace without compression: the GPU program is built without libzip."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
-        for item in old.infolist():
-            new.writestr(item.filename, old.read(item))
 
 
 def layer(hidden, inter, experts, tokens):
@@ -63,20 +53,12 @@ def run_case(command, args):
     """Runs one case; why it gave no figures, or an empty text."""
     if command[0] == args.python and args.devices < 2:
         return "not run: stock takes a GPU a rank, 2 in all"
-    # A group of its own, which ends as a whole: nothing may go on working on a GPU beside the next case.
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
-    try:
-        _, said = process.communicate(timeout=args.deadline)
-    except subprocess.TimeoutExpired:
-        return f"failed: no end in {args.deadline} s"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if NO_MEMORY in said:
-        return "not run: memory"
-    sys.stderr.write(said)
-    return f"failed: status {process.returncode}" if process.returncode else ""
+    ended = cell_runner.run_in_group(command, args.deadline)
+    why = cell_runner.why_no_figures(ended, args.deadline)
+    sys.stdout.write(ended.out)
+    if not why.startswith("not run"):
+        sys.stderr.write(ended.err)
+    return why
 
 
 def main():
@@ -93,7 +75,7 @@ def main():
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("forward_table.py: told to end"))
     with tempfile.TemporaryDirectory() as traces:
-        store(pathlib.Path(args.data) / COUNTS, pathlib.Path(traces) / COUNTS)
+        cell_runner.store(pathlib.Path(args.data) / COUNTS, pathlib.Path(traces) / COUNTS)
         num_failed = 0
         for command in cases(args, traces):
             print(f"\n$ {shlex.join(command)}", flush=True)

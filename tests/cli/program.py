@@ -1,12 +1,15 @@
 """Runs the program and looks at what it wrote."""
 
+import importlib
 import json
 import os
 import pathlib
 import pty
 import subprocess
+import sys
 import tempfile
 import unittest
+import unittest.mock
 
 PROGRAM = os.environ["MF_PROGRAM"]
 SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
@@ -14,6 +17,13 @@ DATA_DIR = SOURCE_DIR / "data"
 
 # Eight experts on four ranks; rank 0 owns most of the rows.
 SKEWED = "900,700,120,100,90,80,60,50"
+
+
+def imported(name, folder=".", stand_ins=()):
+    """The module `name` of bench/, with stand-ins for what is not installed here."""
+    with unittest.mock.patch.dict(sys.modules, {module: unittest.mock.MagicMock() for module in stand_ins}), \
+            unittest.mock.patch.object(sys, "path", [str(SOURCE_DIR / "bench" / folder), *sys.path]):
+        return importlib.import_module(name)
 
 
 def environment(**changes):

@@ -2,23 +2,15 @@
 
 import argparse
 import contextlib
-import importlib
 import io
 import multiprocessing
 import sys
 import threading
 import unittest.mock
 
-from program import SOURCE_DIR, ProgramTest
+from program import ProgramTest, imported
 
 TORCH = ("torch", "torch.distributed", "torch.multiprocessing", "torch_ep")
-
-
-def imported(name, folder, stand_ins=()):
-    """The module `name` of bench/, with stand-ins for what is not installed here."""
-    with unittest.mock.patch.dict(sys.modules, {module: unittest.mock.MagicMock() for module in stand_ins}), \
-            unittest.mock.patch.object(sys, "path", [str(SOURCE_DIR / "bench" / folder), *sys.path]):
-        return importlib.import_module(name)
 
 
 class Sides(ProgramTest):
@@ -98,7 +90,7 @@ class Table(ProgramTest):
     def table(self, *options, body="", status=0):
         program = self.write("megaflux", f"#!{sys.executable}\nimport sys, time\n{body}\n")
         program.chmod(0o755)
-        script = imported("forward_table", ".")
+        script = imported("forward_table")
         out, err = io.StringIO(), io.StringIO()
         arguments = ["forward_table.py", str(program), *options]
         with unittest.mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out), \

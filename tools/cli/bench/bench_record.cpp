@@ -15,6 +15,12 @@ namespace megaflux::cli {
 
 namespace {
 
+Json samples_of(const Figure& figure) {
+  if (figure.triples != nullptr) return *figure.triples;
+  if (figure.pairs != nullptr) return *figure.pairs;
+  return *figure.samples;
+}
+
 // What a line has after the schema, if it has one.
 void add_members(const Figure& figure, const std::string& case_name, const BenchSource& source,
                  Json& record) {
@@ -22,7 +28,7 @@ void add_members(const Figure& figure, const std::string& case_name, const Bench
   record["value"] = figure.value;
   record["unit"] = figure.unit;
   record["case"] = case_name;
-  record["samples"] = figure.pairs != nullptr ? Json(*figure.pairs) : Json(*figure.samples);
+  record["samples"] = samples_of(figure);
   record["clock"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   record[source.place_key] = source.place;
   record["commit"] = source.commit;

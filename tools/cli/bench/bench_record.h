@@ -21,6 +21,8 @@ struct Figure {
   const std::vector<double>* samples = nullptr;
   // In their place where two sides are compared: [baseline, ours].
   const std::vector<std::array<double, 2>>* pairs = nullptr;
+  // In their place where a part is held against a whole: [with, without, the whole].
+  const std::vector<std::array<double, 3>>* triples = nullptr;
 };
 
 // Where, of which commit and how a figure was measured.

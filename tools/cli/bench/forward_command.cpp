@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "cli/bench/forward_report.h"
 #include "cli/command.h"
@@ -158,7 +159,36 @@ std::vector<ForwardRatio> ratios_of(const std::vector<ForwardSide>& sides,
   return ratios;
 }
 
-// layer_ms of every side that has a name among the cases, then the ratios.
+const std::vector<double>* times_of(const std::vector<ForwardSide>& sides,
+                                    const ForwardBenchFigures& figures, const std::string& name) {
+  for (size_t i = 0; i < sides.size(); ++i) {
+    if (sides[i].name == name) return &figures.runs[i].ms;
+  }
+  return nullptr;
+}
+
+// Nothing where no weights move, or where moving them took no time that shows.
+std::optional<HiddenFraction> hidden_of(const std::vector<ForwardSide>& sides,
+                                        const ForwardBenchFigures& figures) {
+  const std::vector<double>& planned = figures.runs[0].ms;
+  const std::vector<double>* const resident = times_of(sides, figures, "resident");
+  const std::vector<double>* const staged = times_of(sides, figures, "staged");
+  if (resident == nullptr || staged == nullptr) return std::nullopt;
+  if (figures.runs[0].plan.header().num_copies == 0) return std::nullopt;
+  HiddenFraction hidden;
+  std::vector<double> exposed, transfers;
+  for (size_t n = 0; n < planned.size(); ++n) {
+    exposed.push_back(planned[n] - (*resident)[n]);
+    transfers.push_back((*staged)[n] - (*resident)[n]);
+    hidden.triples.push_back({planned[n], (*resident)[n], transfers.back()});
+  }
+  const double transfer = simulate::percentile(transfers, 50);
+  if (transfer <= 0) return std::nullopt;
+  hidden.value = 1 - simulate::percentile(exposed, 50) / transfer;
+  return hidden;
+}
+
+// layer_ms of every side that has a name among the cases, then the ratios and the hidden fraction.
 std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardReport& report) {
   std::vector<FigureLine> lines;
   for (size_t i = 0; i < report.sides.size(); ++i) {
@@ -170,6 +200,13 @@ std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardRe
   }
   for (const ForwardRatio& ratio : report.ratios) {
     lines.push_back({{.name = ratio.name, .unit = "x", .value = ratio.value, .pairs = &ratio.pairs},
+                     case_of_side(options, report.sides[0])});
+  }
+  if (report.hidden) {
+    lines.push_back({{.name = "hidden_fraction",
+                      .unit = "x",
+                      .value = report.hidden->value,
+                      .triples = &report.hidden->triples},
                      case_of_side(options, report.sides[0])});
   }
   return lines;
@@ -198,6 +235,7 @@ ExitCode run_forward_bench(const ForwardOptions& options,
   }
   ForwardBenchFigures figures = bench_forward(bench_case);
   std::vector<ForwardRatio> ratios = ratios_of(sides, figures);
+  std::optional<HiddenFraction> hidden = hidden_of(sides, figures);
   const ForwardReport report{.title = case_of_side(bench, sides[0]),
                              .device_name = device.name,
                              .shape = bench_case.shape,
@@ -205,7 +243,8 @@ ExitCode run_forward_bench(const ForwardOptions& options,
                              .route = routes.figures,
                              .sides = sides,
                              .figures = std::move(figures),
-                             .ratios = std::move(ratios)};
+                             .ratios = std::move(ratios),
+                             .hidden = std::move(hidden)};
   if (!is_stdout(bench.json_target)) print_forward(bench, report);
   write_figures(bench, lines_of(bench, report), gpu_source(bench, device, arguments));
   return ExitCode::kOk;

@@ -85,6 +85,7 @@ void print_forward(const GpuBenchOptions& options, const ForwardReport& report) 
     fmt::print("{} {:.4f}\n", ratio.name, ratio.value);
   }
   print_exposed(report);
+  if (report.hidden) fmt::print("hidden_fraction {:.4f}\n", report.hidden->value);
 }
 
 }  // namespace megaflux::cli

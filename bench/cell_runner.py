@@ -1,0 +1,59 @@
+"""Commands that measure, one after the other: each in a process group of its own, with a deadline."""
+import contextlib
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import zipfile
+
+NO_MEMORY = ("cudaErrorMemoryAllocation", "OutOfMemoryError")  # ours, and what PyTorch says
+NO_MODULE = re.compile(r"No module named '(\w+)'")
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """What a command left behind."""
+    status: int | None  # None: its deadline ended it
+    out: str
+    err: str
+
+
+def store(source, target):
+    """The same trace without compression: the GPU program is built without libzip."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
+        for item in old.infolist():
+            new.writestr(item.filename, old.read(item))
+
+
+def run_in_group(command, deadline):
+    """Runs one command. Its group ends as a whole: nothing may go on working on a GPU beside the next one."""
+    # Files in the place of pipes: a grandchild that lives on would hold a pipe open.
+    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, process_group=0)
+        except OSError as error:
+            return Ended(127, "", f"{command[0]}: {error.strerror}\n")
+        try:
+            status = process.wait(deadline)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        return Ended(status, out.read(), err.read())
+
+
+def why_no_figures(ended, deadline):
+    """Why a command gave no figures, or an empty text."""
+    if ended.status == 0:
+        return ""
+    if any(word in ended.err for word in NO_MEMORY):
+        return "not run: memory"
+    if missing := NO_MODULE.search(ended.err):
+        return f"not run: its Python has no {missing[1]}"
+    return f"failed: no end in {deadline:.0f} s" if ended.status is None else f"failed: status {ended.status}"
