@@ -60,8 +60,8 @@ class DeviceSession {
  public:
   using GroupMaker = std::function<std::unique_ptr<DeviceGroup>(const Layout&)>;
 
-  // On the device that is current the heaps' sizes are found. Throws kBadInput naming the field,
-  // the value and the limit, and what the group's maker throws.
+  // The current device stands for all where sizes depend on the number of SMs. Throws kBadInput
+  // naming the field, the value and the limit, and what the group's maker throws.
   DeviceSession(const DeviceSessionConfig& config, const GroupMaker& make_group);
 
   // Collective: the weights of a layer on every rank, in memory of its device, which stays where it

@@ -32,14 +32,15 @@ struct MegaConfig {
   LayerShape shape;           // bf16; H and I multiples of 64; E up to 1024
   int32_t num_ranks = 1;      // P, 1 ... 128
   int32_t most_owned = 0;     // experts of the rank that owns most; 0 = ceil(E / P)
-  int32_t replica_slots = 0;  // s, places behind the owned experts in the weight pool, 0 ... 8
+  int32_t replica_slots = 0;  // s, slots a rank, 0 ... 8
   int32_t max_tokens = 0;     // T_max, tokens a rank
   int64_t pool_rows = 0;      // C, cut to whole tiles; 0 = ceil(1.25 T_max K) + 128 (E_local + s)
   int32_t num_sms = 0;        // of a rank; 0 = all that it can have
   int32_t lag_waves = 2;      // FC2 trails FC1 by this many tasks a CTA, 1 ... 64
 
   // Of a resolved config.
-  int32_t most_weights() const { return most_owned + replica_slots; }  // in a weight pool
+  // Experts that a rank can compute, and so parts of a list.
+  int32_t most_weights() const { return most_owned + replica_slots; }
   int32_t pool_tiles() const;
   // Tiles of the longest list: every row of every rank is this rank's.
   int32_t max_tiles() const;

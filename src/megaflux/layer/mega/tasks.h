@@ -21,7 +21,7 @@ namespace megaflux {
 struct alignas(16) Unit {
   int32_t first_tile = 0;   // position in the rank's list of tiles
   int32_t num_tiles = 0;    // 1 ... 8
-  int32_t weight_slot = 0;  // in the weight pool
+  int32_t weight_slot = 0;  // of the part
   int32_t last_rows = 0;    // rows of the last tile, 1 ... 128; the others are full
 };
 static_assert(sizeof(Unit) == 16);
