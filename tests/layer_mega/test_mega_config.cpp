@@ -36,7 +36,7 @@ TEST(MegaConfig, TheExampleOfTheHeader) {
   EXPECT_EQ(config.max_tiles(), 4096 + 18);
   EXPECT_EQ(config.fc1_columns(), 12);
   EXPECT_EQ(config.fc2_columns(), 16);
-  EXPECT_EQ(config.unit_tiles(), 8);
+  EXPECT_EQ(config.unit_tiles(), 16);
   EXPECT_EQ(config.num_sms, 132);
   Layout heap, space;
   const MegaFields shared = add_mega_fields(heap, config);

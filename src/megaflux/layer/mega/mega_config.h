@@ -22,7 +22,7 @@ inline constexpr int32_t kStagedChannels = 32;
 // Of FC1's 256 columns, 128 are gates and 128 ups of the same channels.
 inline constexpr int32_t kTileChannels = kTileColumns / 2;
 // Row tiles that share a tile of weights while it is in the L2 cache.
-inline constexpr int32_t kUnitTiles = 8;
+inline constexpr int32_t kUnitTiles = 16;
 // Columns of a token's y that one warp sums where there are few tokens.
 inline constexpr int32_t kSliceColumns = 512;
 // Tokens whose results are counted in one word.

@@ -1,8 +1,8 @@
 // Tasks: what the CTAs of one rank compute in a forward, in the one order of its list. Host and
 // device share this code; a list is a table of units and closed forms over it.
 //
-// A unit is up to 8 row tiles of one part. FC1 of unit k comes before FC1 of unit k + 1, and FC2 of
-// unit k right behind FC1 of unit k + lag. Inside a phase of a unit, the row tiles of one column
+// A unit is up to 16 row tiles of one part. FC1 of unit k comes before FC1 of unit k + 1, and FC2
+// of unit k right behind FC1 of unit k + lag. Inside a phase of a unit, the row tiles of one column
 // tile are neighbours: they read the same weights.
 //
 // Example: units of 2 and 1 tiles, FC1 with 2 column tiles, FC2 with 1, lag 1. Seven FC1 and FC2
@@ -20,7 +20,7 @@ namespace megaflux {
 // A run of row tiles of one part, as a row of the table.
 struct alignas(16) Unit {
   int32_t first_tile = 0;   // position in the rank's list of tiles
-  int32_t num_tiles = 0;    // 1 ... 8
+  int32_t num_tiles = 0;    // 1 ... 16
   int32_t weight_slot = 0;  // of the part
   int32_t last_rows = 0;    // rows of the last tile, 1 ... 128; the others are full
 };
