@@ -344,6 +344,12 @@ void DeviceSession::check() {
   for (const Side& side : sides_) side.head->check();
 }
 
+void DeviceSession::set_traces(std::vector<TraceBuffer> traces) {
+  MF_CHECK(traces.empty() || traces.size() == sides_.size(), "traces: ", traces.size(),
+           " buffers, the group has ", sides_.size(), " devices in this process");
+  traces_ = std::move(traces);
+}
+
 DeviceStep DeviceSession::read_step(int32_t local_idx) const {
   std::byte* const from = base(local_idx);
   DeviceStep step;

@@ -105,7 +105,7 @@ class DeviceSession {
   // which buffers they trace, one a device.
   void set_transfer(ReplicaTransfer transfer) { transfer_ = transfer; }
   void set_stages(ForwardStages stages) { stages_ = stages; }
-  void set_traces(std::vector<TraceBuffer> traces) { traces_ = std::move(traces); }
+  void set_traces(std::vector<TraceBuffer> traces);
 
   // Collective, as the group's recover(), in whose place it is called: no slot is taken to be
   // filled any more.
