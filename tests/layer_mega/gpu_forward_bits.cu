@@ -4,18 +4,8 @@
 #include "layer_mega/forward_rig.cuh"
 #include "megaflux/base/rng.h"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::case_of;
-using test::ForwardRig;
-using test::Knobs;
-using test::kTolerance;
-using test::Outputs;
-using test::reference_y;
-using test::relative_error;
-using test::shape_of;
-using test::value_of;
 
 LayerCase plain_case() {
   const int32_t tokens = gpu::by_size(700, 60, 700);
@@ -156,4 +146,4 @@ TEST(MegaForwardBits, CapturedLaunchesTakeNewIds_IC_32) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

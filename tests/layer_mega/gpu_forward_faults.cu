@@ -2,12 +2,8 @@
 // what it waited for, and the next one after recovery is right.
 #include "layer_mega/forward_rig.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::case_of;
-using test::ForwardRig;
-using test::shape_of;
 
 template <typename Fn>
 std::string error_of(Fn&& fn) {
@@ -98,7 +94,7 @@ TEST(MegaForwardFaults, PoolsOrdersAndPlansAreChecked) {
   layer_case.block_rows = 4;
   const StepData data(layer_case, 7);
   ForwardRig rig(data);
-  const test::Outputs expected = rig.step();
+  const Outputs expected = rig.step();
   const Plan plan = spread_plan(data, 4);
   ASSERT_GE(plan.slot_expert()[0], 0);
   const std::string resident = error_of([&] { rig.set_plan(all_resident(plan, data)); });
@@ -113,7 +109,7 @@ TEST(MegaForwardFaults, AResultThatNeverComes) {
   MF_NEEDS_GPUS(1);
   const StepData data(case_of(shape_of(4, 2, 64, 64), 40), 2);
   ForwardRig rig(data, {.deadline_ms = gpu::by_size(1'000, 5'000, 1'000)});
-  const test::Outputs expected = rig.step();
+  const Outputs expected = rig.step();
   // Ids that the head has not seen.
   const std::vector<std::byte> ids = rig.rank(0).ids.download();
   const std::vector<std::byte> none(ids.size(), std::byte{0xff});  // -1
@@ -130,7 +126,7 @@ TEST(MegaForwardFaults, RowsThatNeverCome) {
   MF_NEEDS_GPUS(1);
   const StepData data(case_of(shape_of(2, 1, 64, 64), 400), 3);
   ForwardRig rig(data, {.deadline_ms = gpu::by_size(1'000, 5'000, 1'000)});
-  const test::Outputs expected = rig.step();
+  const Outputs expected = rig.step();
   // A header of one tile less: nobody brings the last one.
   const auto header = rig.session().head_fields().work;
   std::vector<WorkListHeader> shorter = rig.download(0, header);
@@ -162,7 +158,7 @@ TEST(MegaForwardFaults, RanksWithDifferentPlansRefuseTogether) {
   MF_NEEDS_GPUS(1);
   const StepData data(two_ranks(), 4);
   ForwardRig rig(data);
-  const test::Outputs expected = rig.step();
+  const Outputs expected = rig.step();
   const auto plan = rig.session().head_fields().plan;
   std::vector<std::byte> other = rig.download(1, plan);
   const std::vector<std::byte> same = other;
@@ -180,7 +176,7 @@ TEST(MegaForwardFaults, WithoutAPlanNothingIsWritten) {
   MF_NEEDS_GPUS(1);
   const StepData data(two_ranks(), 5);
   ForwardRig rig(data);
-  const test::Outputs expected = rig.step();
+  const Outputs expected = rig.step();
   for (int32_t rank = 0; rank < 2; ++rank) {  // as a head leaves it that finds no legal plan
     const std::vector<std::byte> none(sizeof(PlanHeader), std::byte{0});
     rig.upload(rank, rig.session().head_fields().plan, std::span<const std::byte>(none));
@@ -203,7 +199,7 @@ TEST(MegaForwardFaults, WaitsForSmsThatAnotherKernelHolds) {
   MF_NEEDS_GPUS(1);
   const StepData data(two_ranks(), 6);
   ForwardRig rig(data);
-  const test::Outputs expected = rig.step();
+  const Outputs expected = rig.step();
   cudaStream_t other = nullptr;
   MF_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
   // Shared memory that leaves none for a CTA of ours on its SM.
@@ -220,4 +216,4 @@ TEST(MegaForwardFaults, WaitsForSmsThatAnotherKernelHolds) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

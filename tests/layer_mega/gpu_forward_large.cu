@@ -2,16 +2,13 @@
 // period of the result has the bits of a run over one period.
 #include "layer_mega/forward_rig.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::ForwardRig;
-using test::Outputs;
 
 constexpr int32_t kPeriod = 1024;
 
 LayerCase period_case() {
-  return test::case_of(test::shape_of(6, 4, 4096, 64), kPeriod, RouteKind::kSkewed);
+  return case_of(shape_of(6, 4, 4096, 64), kPeriod, RouteKind::kSkewed);
 }
 
 // `count` copies of what a device array holds.
@@ -31,7 +28,7 @@ void expect_periods(int32_t num_tokens, int64_t pool_rows) {
   const StepData data(period_case(), 31);
   ForwardRig once(data);
   const Outputs expected = once.step();
-  ASSERT_LE(test::relative_error(expected, test::reference_y(data)), test::kTolerance);
+  ASSERT_LE(relative_error(expected, reference_y(data)), kTolerance);
   const int64_t periods = num_tokens / kPeriod;
   const auto x = repeated(once.rank(0).x, periods);
   const auto ids = repeated(once.rank(0).ids, periods);
@@ -73,4 +70,4 @@ TEST(MegaForwardLarge, OffsetsBeyondTwoToThe31) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

@@ -2,15 +2,12 @@
 #include "comm/nccl_worker_cuda.h"
 #include "layer_mega/forward_rig.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::ForwardRig;
-using test::NcclWorker;
 
 LayerCase two_rank_case() {
   return {.name = "",
-          .shape = test::shape_of(7, 3, 192, 192),
+          .shape = shape_of(7, 3, 192, 192),
           .tokens = {500, 330},
           .route = RouteKind::kSkewed,
           .replica_slots = 2};
@@ -19,7 +16,7 @@ LayerCase two_rank_case() {
 void repeats_the_bits(const NcclWorker& worker) {
   const StepData data(two_rank_case(), 21);
   // Both ranks on this process's device.
-  const test::Outputs expected = ForwardRig(data, {.first_device = worker.rank}).step();
+  const Outputs expected = ForwardRig(data, {.first_device = worker.rank}).step();
   int index = 0;
   for (const PlannerKind planner : {PlannerKind::kFixed, PlannerKind::kMegaflux}) {
     for (const int64_t pool_rows : {0, 384}) {
@@ -39,7 +36,7 @@ void one_never_launches(const NcclWorker& worker) {
   const StepData data(two_rank_case(), 22);
   const NcclConfig process = worker.config();
   ForwardRig rig(data, {.process = &process, .deadline_ms = 500});
-  const test::Outputs expected = rig.step();
+  const Outputs expected = rig.step();
   worker.meet("stepped");
   if (worker.rank == 0) {
     try {
@@ -55,17 +52,16 @@ void one_never_launches(const NcclWorker& worker) {
 }
 
 TEST(ForwardRank, DISABLED_RepeatsTheBits) {
-  repeats_the_bits(test::this_worker());
+  repeats_the_bits(this_worker());
 }
 TEST(ForwardRank, DISABLED_OneNeverLaunches) {
-  one_never_launches(test::this_worker());
+  one_never_launches(this_worker());
 }
 
 void expect_processes_pass(const std::string& name) {
-  const std::string obstacle = test::nccl_obstacle();
+  const std::string obstacle = nccl_obstacle();
   if (!obstacle.empty()) GTEST_SKIP() << obstacle;
-  EXPECT_EQ(test::run_processes("ForwardRank.DISABLED_" + name, name, test::kRanks),
-            (std::vector<int>{0, 0}));
+  EXPECT_EQ(run_processes("ForwardRank.DISABLED_" + name, name, kRanks), (std::vector<int>{0, 0}));
 }
 
 TEST(MegaForwardProcesses, RepeatsTheBits) {
@@ -78,4 +74,4 @@ TEST(MegaForwardProcesses, OneNeverLaunches) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

@@ -2,17 +2,8 @@
 // and owner table, and bit for bit the same whatever computes where.
 #include "layer_mega/forward_rig.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::case_of;
-using test::ForwardRig;
-using test::Knobs;
-using test::kTolerance;
-using test::Outputs;
-using test::reference_y;
-using test::relative_error;
-using test::shape_of;
 
 // Tokens by rank, cut where a sanitizer could not bear them.
 std::vector<int32_t> few(std::vector<int32_t> tokens) {
@@ -250,4 +241,4 @@ TEST(MegaForwardSoak, BackToBack) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

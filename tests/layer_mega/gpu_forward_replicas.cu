@@ -2,16 +2,8 @@
 // of weights, bound to what the owners hold, and free for their owners once the launch is over.
 #include "layer_mega/forward_rig.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::ForwardRig;
-using test::Knobs;
-using test::kTolerance;
-using test::Outputs;
-using test::reference_y;
-using test::relative_error;
-using test::shape_of;
 
 // Most rows go to experts of rank 0, so that the others host many replicas.
 LayerCase hot_case(const LayerShape& shape, int32_t slots) {
@@ -145,7 +137,7 @@ TEST(MegaForwardReplicas, LayersShareSlots_IC_23) {
   const Outputs first = rig.step();
   ASSERT_GT(num_replicas(rig), 0);
   data.redraw_weights(97);
-  std::vector<test::RankTensors> others;
+  std::vector<RankTensors> others;
   std::vector<MegaWeights> weights;
   for (int32_t rank = 0; rank < data.num_ranks(); ++rank) {
     others.emplace_back(data, rank, 0);
@@ -318,4 +310,4 @@ TEST(MegaForwardReplicas, WhatNeverRanLeavesNothingResident) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test

@@ -1,15 +1,8 @@
 // The forward of one rank against the reference in fp64, over shapes, routes and conventions.
 #include "layer_mega/forward_rig.cuh"
 
-namespace megaflux {
+namespace megaflux::test {
 namespace {
-
-using test::case_of;
-using test::ForwardRig;
-using test::kTolerance;
-using test::reference_y;
-using test::relative_error;
-using test::shape_of;
 
 void expect_case(const LayerCase& layer_case, uint64_t seed = 1) {
   const StepData data(layer_case, seed);
@@ -107,4 +100,4 @@ TEST(MegaForward, DeepAndWide) {
 }
 
 }  // namespace
-}  // namespace megaflux
+}  // namespace megaflux::test
