@@ -14,6 +14,7 @@
 
 #include "cli/bench/forward_report.h"
 #include "cli/command.h"
+#include "cli/distinct_files.h"
 #include "cli/json_output.h"
 #include "megaflux/base/check.h"
 #include "megaflux/base/math.h"
@@ -222,6 +223,10 @@ ExitCode run_forward_bench(const ForwardOptions& options,
                            const std::vector<std::string>& arguments) {
   const GpuBenchOptions& bench = options.bench;
   check_output("--routes-out", options.routes_file);
+  check_distinct({{"--json", bench.json_target},
+                  {"--out", bench.results_file},
+                  {"--routes-out", options.routes_file}},
+                 {{"--trace", bench.trace}});
   const GpuDevice device = check_gpu_bench("bench forward", bench);
   const RouteRequest request = route_request(bench, route_family_from_name(bench.route));
   const RouteSet routes = bench_routes(bench, request);
