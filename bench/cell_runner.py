@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import zipfile
 
@@ -25,6 +26,22 @@ def store(source, target):
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
         for item in old.infolist():
             new.writestr(item.filename, old.read(item))
+
+
+def end_on_signals(name):
+    """Whoever ends the script ends its command too, which has a group of its own: no signal of a terminal gets there."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, lambda *_: sys.exit(f"{name}: told to end"))
+
+
+def why_no_appending(path):
+    """Why nothing can be appended to a file, or an empty text. Makes the file."""
+    try:
+        with open(path, "ab"):
+            return ""
+    except OSError as error:
+        return f"{path}: {error.strerror}"
 
 
 def run_in_group(command, deadline):

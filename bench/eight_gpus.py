@@ -21,10 +21,10 @@ import argparse
 import contextlib
 import datetime
 import json
+import os
 import pathlib
 import re
 import shlex
-import signal
 import sys
 import tempfile
 import time
@@ -141,11 +141,15 @@ class Run:
                 "command": " ".join(word.rsplit("/", 1)[-1] for word in cell.command)}
 
     def append(self, lines):
-        """In one piece, so that an interruption leaves whole cells."""
+        """In one piece, so that an interruption leaves whole cells; behind a line that was cut off, on a new one."""
         for line in lines:
             line.pop("schema", None)
-        with open(self.args.out, "a", encoding="utf-8") as out:
-            out.write("".join(json.dumps(line) + "\n" for line in lines))
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        with open(self.args.out, "ab+") as out:
+            if out.tell() > 0:
+                out.seek(-1, os.SEEK_END)
+                text = text if out.read(1) == b"\n" else "\n" + text
+            out.write(text.encode())
 
 
 def show(cells, args):
@@ -198,15 +202,29 @@ def programs_of(build):
     return folder / "bin" if (folder / "bin").is_dir() else folder
 
 
+def check_files(parser, args):
+    """What is missing or in the way, before a cell has run."""
+    for name in eight_gpus_cells.COUNTS.values():
+        if not (args.data / name).is_file():
+            parser.error(f"--data: there is no {name} in {args.data}")
+    if why := cell_runner.why_no_appending(args.out):
+        parser.error(f"--out: {why}")
+
+
 def main():
     parser, args = parse_arguments()
+    for name in ("summary", "virtual", "out"):
+        if why := eight_gpus_summary.why_no_results(getattr(args, name)):
+            parser.error(f"--{name}: {why}")
     if args.summary:
         eight_gpus_summary.show(args.summary, args.virtual)
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("eight_gpus.py: told to end"))
+    cell_runner.end_on_signals("eight_gpus.py")
     folder = programs_of(args.build)
     if not args.dry_run and not (folder / "megaflux").is_file():
         parser.error(f"--build: there is no megaflux in {folder}")
+    if not args.dry_run:
+        check_files(parser, args)
     with contextlib.ExitStack() as stack:
         scratch = "SCRATCH" if args.dry_run else stack.enter_context(tempfile.TemporaryDirectory())
         setting = eight_gpus_cells.Setting(

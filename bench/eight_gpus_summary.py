@@ -1,6 +1,7 @@
 """The tables of bench/eight_gpus.py, out of its lines: beside the paper's figures, and beside those of virtual ranks."""
 import json
 import math
+import pathlib
 import re
 import statistics
 
@@ -8,6 +9,7 @@ from eight_gpus_cells import PAPER_SHAPE, RANKS, slots_of
 
 PAPER_PEAKS = {"real-median": 2.14, "real-high": 1.99, "real-extreme": 1.93, "zipf-k3": 1.53, "zipf-k6": 1.86}
 PAPER_GEOMEAN = 1.45
+NEEDED = ("figure", "value", "unit", "case", "samples", "commit", "command")  # of a line
 # How real and virtual ranks are held against each other.
 RATIOS = ("skew_speedup", "bound", "pipelined_over_staged", "ideal_fraction", "head_us")
 DIFFERENCES = ("hidden_fraction",)
@@ -17,7 +19,7 @@ def read_lines(path):
     """The lines of a file of results; none if there is no file. What an interruption cut off is left out."""
     lines = []
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             for text in file:
                 try:
                     lines.append(json.loads(text))
@@ -26,6 +28,15 @@ def read_lines(path):
     except FileNotFoundError:
         pass
     return lines
+
+
+def why_no_results(path):
+    """Why a file holds something else than results, or an empty text. It may be cut off, empty or not there."""
+    for line in read_lines(path) if path and not pathlib.Path(path).is_dir() else ():
+        missing = [key for key in NEEDED if not isinstance(line, dict) or key not in line]
+        if missing:
+            return f"{path}: a line has no {missing[0]}, so it is none of bench/results: {json.dumps(line)[:60]}"
+    return ""
 
 
 def keys_of(case):

@@ -12,7 +12,7 @@ memory". Standard library only; the stock side takes the python3 that has PyTorc
 import argparse
 import pathlib
 import shlex
-import signal
+import shutil
 import sys
 import tempfile
 
@@ -61,19 +61,34 @@ def run_case(command, args):
     return why
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("--devices", type=int, default=1)
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="megaflux, of a build of preset cuda")
+    parser.add_argument("--devices", type=int, default=1, help="GPUs; ranks share them if they are fewer")
     parser.add_argument("--parts", nargs="+", choices=["shapes", "decode", "skew"], default=["shapes", "decode", "skew"])
     parser.add_argument("--data", default=ROOT / "data", help="folder of the recorded counts")
-    parser.add_argument("--python", default="python3")
+    parser.add_argument("--python", default="python3", help="that has PyTorch")
     parser.add_argument("--deadline", type=int, default=300, help="seconds a case may take")
-    parser.add_argument("--commit", default="")
-    parser.add_argument("--out")
+    parser.add_argument("--commit", default="", help="that the program was built from")
+    parser.add_argument("--out", help="file that lines are appended to")
     parser.add_argument("--dry-run", action="store_true", help="say what would run")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("forward_table.py: told to end"))
+    for name in ("devices", "deadline"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name}: {getattr(args, name)} is below 1, the least")
+    if not (pathlib.Path(args.data) / COUNTS).is_file():
+        parser.error(f"--data: there is no {COUNTS} in {args.data}")
+    if not args.dry_run and not shutil.which(args.program):
+        parser.error(f"program: {args.program} is not there, or cannot be run")
+    why = cell_runner.why_no_appending(args.out) if args.out and not args.dry_run else ""
+    if why:
+        parser.error(f"--out: {why}")
+    return args
+
+
+def main():
+    args = parse_arguments()
+    cell_runner.end_on_signals("forward_table.py")
     with tempfile.TemporaryDirectory() as traces:
         cell_runner.store(pathlib.Path(args.data) / COUNTS, pathlib.Path(traces) / COUNTS)
         num_failed = 0

@@ -36,6 +36,12 @@ class AnyMachine(ProgramTest):
                       words=["replica_slots", "9", "8"])
         self.rejected("plan", self.loads(), "--ranks", 256, "--backend", "cuda", words=["num_ranks", "256", "128"])
         self.rejected("bench", "forward", "--ranks", 256, words=["num_ranks", "256", "128"])
+        for options, words in ((("--hidden", 65), ["hidden", "65", "64"]), (("--dtype", "fp32"), ["dtype", "fp32", "bf16"]),
+                               (("--pool-rows", 1), ["pool_rows", "1", "128"]), (("--slots", 9), ["replica_slots", "9", "8"]),
+                               (("--serve", "--out", "x"), ["--out", "x", "--serve"]),
+                               (("--serve", "--json", "-"), ["--json", "-", "--serve"]),
+                               (("--serve", "--replays", 3), ["--replays", "3", "--serve"])):
+            self.rejected("bench", "forward", *options, words=words)
 
     def test_a_device_without_the_backend_is_refused(self):
         self.rejected("plan", self.loads(), "--device", 1, words=["--device", "1", "--backend cuda"])

@@ -42,6 +42,18 @@ class BadPlanInput(ProgramTest):
         self.rejected("plan", loads, "--plan-out", link, words=["--plan-out", "overwritten"])
         self.assertEqual(loads.read_bytes(), before)
 
+    def test_traces_that_an_output_would_replace(self):
+        trace = self.folder / "trace.npz"
+        trace.write_bytes(TRACE.read_bytes())
+        real = ("--route", "real-high", "--trace", trace)
+        for *command, output in (("run", "--trace", trace, "--json"), ("run", "--plan", trace, "--json"),
+                                 ("bench", "plan", trace, "--json"), ("bench", "head", *real, "--out"),
+                                 ("bench", "forward", *real, "--json"), ("bench", "forward", *real, "--routes-out")):
+            self.rejected(*command, output, trace, words=[output, "trace.npz", "overwritten"])
+        self.rejected("bench", "forward", "--out", self.folder / "x", "--routes-out", self.folder / "x",
+                      words=["--routes-out", "--out"])
+        self.assertEqual(trace.read_bytes(), TRACE.read_bytes())
+
     def test_negative_slots(self):
         self.plan("--slots", -1, words=["--slots", "-1", "[0, 1024]"])
 

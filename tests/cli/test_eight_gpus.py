@@ -3,13 +3,16 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
 import re
+import signal
+import subprocess
 import sys
 import time
 import unittest.mock
 
-from program import ProgramTest, imported
+from program import SOURCE_DIR, ProgramTest, imported
 
 # What the program prints and appends, of a layer with these times in ms of three samples.
 PROGRAM = r'''
@@ -66,7 +69,7 @@ class EightGpus(ProgramTest):
         out, err = io.StringIO(), io.StringIO()
         arguments = ["eight_gpus.py", "--build", str(self.folder), *map(str, options)]
         with unittest.mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out), \
-                contextlib.redirect_stderr(err), unittest.mock.patch.object(self.script.signal, "signal"):
+                contextlib.redirect_stderr(err), unittest.mock.patch.object(self.script.cell_runner.signal, "signal"):
             try:
                 found = self.script.main()
             except SystemExit as end:
@@ -144,6 +147,20 @@ class Order(EightGpus):
             for word in words:
                 self.assertIn(word, said)
 
+    def test_files_are_looked_at_before_a_cell_runs(self):
+        self.program("megaflux", PROGRAM)
+        foreign = self.write("foreign.jsonl", '{"figure": "x"}\n')
+        for options, words in ((("--out", self.folder / "none/x.jsonl"), ("--out", "none/x.jsonl", "No such file")),
+                               (("--out", self.folder), ("--out", str(self.folder), "directory")),
+                               (("--out", foreign), ("--out", "foreign.jsonl", "no value")),
+                               (("--out", self.out, "--data", self.folder), ("--data", str(self.folder), ".npz")),
+                               (("--out", self.out, "--virtual", foreign), ("--virtual", "foreign.jsonl")),
+                               (("--summary", foreign), ("--summary", "foreign.jsonl"))):
+            said = self.main("--commit", "abc", *options, status=2)
+            for word in words:
+                self.assertIn(word, said)
+        self.assertEqual(0, self.num_calls())
+
 
 class Cells(EightGpus):
 
@@ -185,6 +202,7 @@ class Cells(EightGpus):
         self.out.write_text("\n".join(cut[:-1]) + "\n" + cut[-1][:40])  # an interruption, in the last cell's line
         self.run_cells(*options, "--resume")
         self.assertEqual(1, self.num_calls())
+        self.assertEqual([cut[-1][:40]], [one for one in self.out.read_text().splitlines() if not one.endswith("}")])
         for other in (("--devices", "4"), ()):
             self.run_cells(*options, "--resume", *other, commit="abc" if other else "def")
             self.assertEqual(6, self.num_calls())
@@ -218,6 +236,29 @@ class Cells(EightGpus):
         else:
             self.fail("a process of the cell lives on")
         self.assertFalse(self.out.exists())
+
+    def test_a_signal_ends_script_and_cell(self):
+        started = self.folder / "started"
+        self.program("megaflux", "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                     f"open({str(started) + '.new'!r}, 'w').write(str(os.getpid()))\n"
+                     f"os.rename({str(started) + '.new'!r}, {str(started)!r})\ntime.sleep(60)")
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            command = [sys.executable, SOURCE_DIR / "bench/eight_gpus.py", "--build", self.folder, "--commit", "abc", "--out",
+                       self.out]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                  preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL)]) as script:
+                for _ in range(400):
+                    if started.exists():
+                        break
+                    time.sleep(0.05)
+                script.send_signal(number)
+                self.assertEqual("eight_gpus.py: told to end\n", script.communicate(timeout=30)[1])
+            self.assertEqual(1, script.returncode)
+            with self.assertRaises(ProcessLookupError):
+                for _ in range(100):
+                    os.kill(int(started.read_text()), 0)
+                    time.sleep(0.05)
+            started.unlink()
 
     def test_memory_is_no_failure_and_is_not_tried_again(self):
         self.program("megaflux", f"if 'real-high' in sys.argv: sys.exit({MEMORY!r})\n" + PROGRAM)

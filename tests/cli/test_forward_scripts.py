@@ -94,9 +94,13 @@ class Table(ProgramTest):
         out, err = io.StringIO(), io.StringIO()
         arguments = ["forward_table.py", str(program), *options]
         with unittest.mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out), \
-                contextlib.redirect_stderr(err), unittest.mock.patch.object(script.signal, "signal"):
-            self.assertEqual(status, script.main())
-        return out.getvalue()
+                contextlib.redirect_stderr(err), unittest.mock.patch.object(script.cell_runner.signal, "signal"):
+            try:
+                found = script.main()
+            except SystemExit as end:
+                found = end.code
+        self.assertEqual(status, found, err.getvalue())
+        return out.getvalue() if status != 2 else err.getvalue()
 
     def test_cases(self):
         text = self.table("--dry-run", "--devices", "2", "--commit", "abc", "--out", "x.jsonl")
@@ -122,3 +126,9 @@ class Table(ProgramTest):
         stuck = "if 'hot-1.5' in sys.argv: time.sleep(60)"
         text = self.table("--parts", "skew", "--deadline", "1", body=stuck, status=1)
         self.assertEqual(1, text.count("failed: no end in 1 s"))
+
+    def test_bad_input_is_refused_before_a_case_runs(self):
+        for options, words in ((("--devices", "0"), "--devices: 0"), (("--deadline", "-1"), "--deadline: -1"),
+                               (("--data", "none"), "--data: there is no"),
+                               (("--out", str(self.folder)), f"--out: {self.folder}: Is a directory")):
+            self.assertIn(words, self.table(*options, body="raise ValueError('it ran')", status=2))

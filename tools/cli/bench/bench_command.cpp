@@ -11,6 +11,7 @@
 #include "cli/bench/plan_bench.h"
 #include "cli/command.h"
 #include "cli/data_folder.h"
+#include "cli/distinct_files.h"
 #include "cli/doctor/machine_probe.h"
 #include "cli/json_output.h"
 #include "cli/plan/plan_options.h"
@@ -115,6 +116,9 @@ std::string json_lines(const BenchOptions& options, const FiguresByE& by_experts
 ExitCode run_bench(BenchOptions options, const std::vector<std::string>& arguments) {
   check_plan_options(options.plan);
   check_output("--json", options.json_target);
+  std::vector<NamedFile> traces;
+  for (const std::string& trace : options.traces) traces.push_back({"TRACES", trace});
+  check_distinct({{"--json", options.json_target}}, traces);
   if (options.traces.empty()) options.traces.push_back(data_folder());
   options.selection.num_ranks = options.plan.num_ranks;
   const FiguresByE by_experts = measure(options);

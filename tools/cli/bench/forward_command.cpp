@@ -14,9 +14,11 @@
 
 #include "cli/bench/forward_report.h"
 #include "cli/command.h"
+#include "cli/distinct_files.h"
 #include "cli/json_output.h"
 #include "megaflux/base/check.h"
 #include "megaflux/base/math.h"
+#include "megaflux/layer/mega/mega_support.h"
 #include "megaflux/moe/limits.h"
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/trace/route_file.h"
@@ -212,6 +214,35 @@ std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardRe
   return lines;
 }
 
+// Before anything is drawn. One SM a rank, which any device has, if none are asked for.
+void check_layer(const ForwardOptions& options) {
+  const GpuBenchOptions& bench = options.bench;
+  check_plan_options(bench.plan);
+  const MegaSupport support =
+      supports({.shape = shape_of(bench.plan, bench.num_experts, bench.topk).value(),
+                .num_ranks = bench.plan.num_ranks,
+                .replica_slots = bench.plan.replica_slots,
+                .max_tokens = static_cast<int32_t>(bench.tokens),
+                .pool_rows = options.pool_rows,
+                .num_sms = options.num_sms,
+                .lag_waves = options.lag_waves},
+               std::max(1, options.num_sms));
+  if (!support.is_supported()) {
+    throw_error(ErrorCode::kUnsupported, "bench forward: ", support.missing.front());
+  }
+}
+
+// Nothing that is given is ignored.
+void check_serving(const ForwardOptions& options) {
+  if (!options.is_serving) return;
+  MF_CHECK(options.bench.json_target.empty(), "--json: ", options.bench.json_target,
+           " gets nothing with --serve, which answers on standard output");
+  MF_CHECK(options.bench.results_file.empty(), "--out: ", options.bench.results_file,
+           " gets nothing with --serve, which answers on standard output");
+  MF_CHECK(options.samples == 0, "--replays: ", options.samples,
+           " is not read with --serve, whose input says how many launches");
+}
+
 void write_routes(const ForwardOptions& options, const RouteRequest& request,
                   const RouteSet& routes) {
   if (options.routes_file.empty()) return;
@@ -221,7 +252,13 @@ void write_routes(const ForwardOptions& options, const RouteRequest& request,
 ExitCode run_forward_bench(const ForwardOptions& options,
                            const std::vector<std::string>& arguments) {
   const GpuBenchOptions& bench = options.bench;
+  check_serving(options);
   check_output("--routes-out", options.routes_file);
+  check_distinct({{"--json", bench.json_target},
+                  {"--out", bench.results_file},
+                  {"--routes-out", options.routes_file}},
+                 {{"--trace", bench.trace}});
+  check_layer(options);
   const GpuDevice device = check_gpu_bench("bench forward", bench);
   const RouteRequest request = route_request(bench, route_family_from_name(bench.route));
   const RouteSet routes = bench_routes(bench, request);

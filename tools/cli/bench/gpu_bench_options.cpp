@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/distinct_files.h"
 #include "cli/family_counts.h"
 #include "cli/gpu/plan_on_gpu.h"
 #include "cli/json_output.h"
@@ -43,6 +44,8 @@ GpuDevice check_gpu_bench(const std::string& command, const GpuBenchOptions& opt
   check_plan_options(options.plan);
   check_output("--json", options.json_target);
   check_output("--out", options.results_file);
+  check_distinct({{"--json", options.json_target}, {"--out", options.results_file}},
+                 {{"--trace", options.trace}});
   MF_CHECK(options.num_devices <= options.plan.num_ranks, "--devices: ", options.num_devices,
            " for --ranks ", options.plan.num_ranks, ", a device hosts at least one rank");
   MF_CHECK(options.trace.empty() || needs_recorded_counts(route_family_from_name(options.route)),

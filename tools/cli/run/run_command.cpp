@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/distinct_files.h"
 #include "cli/gpu/run_on_gpu.h"
 #include "cli/progress.h"
 #include "cli/run/routing_source.h"
@@ -151,6 +152,8 @@ void prepare_gpus(const Workload& workload, const RunOptions& options, const Tas
 
 ExitCode run_layer(const RunOptions& options) {
   check_output("--json", options.json_target);
+  check_distinct({{"--json", options.json_target}},
+                 {{"--trace", options.trace}, {"--plan", options.plan_file}});
   check_combination(options);
   if (options.is_on_gpu()) check_has_cuda("--backend cuda");
   const auto begin = std::chrono::steady_clock::now();
