@@ -54,6 +54,17 @@ class BadPlanInput(ProgramTest):
                       words=["--routes-out", "--out"])
         self.assertEqual(trace.read_bytes(), TRACE.read_bytes())
 
+    def test_tables_that_an_output_would_replace(self):
+        table = self.write("table.txt", "0 0 1 1")
+        for command in (("plan", self.write("loads.csv", "1,2,3,4")), ("run",), ("bench", "head"), ("bench", "forward")):
+            tables = () if command[0] == "bench" else ("--owners", "--base-blocks", "--speed")
+            for option in ("--machine", *tables):
+                with self.subTest(command=command, option=option):
+                    self.rejected(*command, option, table, "--json", table, words=["--json", option, "overwritten"])
+        self.rejected("plan", self.folder / "loads.csv", "--resident", table, "--plan-out", table,
+                      words=["--plan-out", "--resident", "overwritten"])
+        self.assertEqual(table.read_text(), "0 0 1 1")
+
     def test_negative_slots(self):
         self.plan("--slots", -1, words=["--slots", "-1", "[0, 1024]"])
 

@@ -254,10 +254,12 @@ ExitCode run_forward_bench(const ForwardOptions& options,
   const GpuBenchOptions& bench = options.bench;
   check_serving(options);
   check_output("--routes-out", options.routes_file);
+  std::vector<NamedFile> inputs = input_files(bench.plan);
+  inputs.push_back({"--trace", bench.trace});
   check_distinct({{"--json", bench.json_target},
                   {"--out", bench.results_file},
                   {"--routes-out", options.routes_file}},
-                 {{"--trace", bench.trace}});
+                 inputs);
   check_layer(options);
   const GpuDevice device = check_gpu_bench("bench forward", bench);
   const RouteRequest request = route_request(bench, route_family_from_name(bench.route));
@@ -316,6 +318,11 @@ void add_forward_bench(CLI::App& bench, Invocation& invocation) {
                                            "build with CUDA.");
   add_options(*forward, *options);
   forward->footer(
+      "planned: as the planner decides, weights pulled meanwhile; staged: in a launch ahead; "
+      "resident: "
+      "in place before;\nfixed: without replicas; second ideal: equal ranks, experts as routed; "
+      "ideal: "
+      "balanced routing.\n\n"
       "Example: megaflux bench forward --ranks 8 --route zipf-k6\n"
       "         megaflux bench forward --ranks 2 --devices 2 --tokens 16384 --out forward.jsonl\n"
       "         echo layer 10 0 | megaflux bench forward --ranks 1 --experts 16 --route balanced "

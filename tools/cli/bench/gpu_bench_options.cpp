@@ -44,8 +44,9 @@ GpuDevice check_gpu_bench(const std::string& command, const GpuBenchOptions& opt
   check_plan_options(options.plan);
   check_output("--json", options.json_target);
   check_output("--out", options.results_file);
-  check_distinct({{"--json", options.json_target}, {"--out", options.results_file}},
-                 {{"--trace", options.trace}});
+  std::vector<NamedFile> inputs = input_files(options.plan);
+  inputs.push_back({"--trace", options.trace});
+  check_distinct({{"--json", options.json_target}, {"--out", options.results_file}}, inputs);
   MF_CHECK(options.num_devices <= options.plan.num_ranks, "--devices: ", options.num_devices,
            " for --ranks ", options.plan.num_ranks, ", a device hosts at least one rank");
   MF_CHECK(options.trace.empty() || needs_recorded_counts(route_family_from_name(options.route)),

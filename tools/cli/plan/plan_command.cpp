@@ -112,8 +112,10 @@ ExitCode run_plan(const PlanCommand& command) {
   check_output("--plan-out", command.plan_target);
   MF_CHECK(!is_stdout(command.json_target) || !is_stdout(command.plan_target),
            "--plan-out: - is taken by --json -, standard output holds one of them");
-  check_distinct({{"--json", command.json_target}, {"--plan-out", command.plan_target}},
-                 {{"LOADS", command.loads}});
+  std::vector<NamedFile> inputs = input_files(command.plan);
+  inputs.push_back({"LOADS", command.loads});
+  inputs.push_back({"--resident", command.resident_file});
+  check_distinct({{"--json", command.json_target}, {"--plan-out", command.plan_target}}, inputs);
   const PlanResult result = compute(command);
   if (!result.report.has_plan()) {
     write_json(command.json_target, plan_json(result));

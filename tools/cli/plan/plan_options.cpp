@@ -146,6 +146,13 @@ std::optional<LayerShape> shape_of(const PlanOptions& options, int32_t num_exper
   return shape;
 }
 
+std::vector<NamedFile> input_files(const PlanOptions& options) {
+  return {{"--owners", options.owners_file},
+          {"--base-blocks", options.base_blocks_file},
+          {"--speed", options.speed_file},
+          {"--machine", options.machine}};
+}
+
 PlanConfig plan_config_of(const PlanOptions& options, int32_t num_experts, int32_t topk) {
   const int32_t num_ranks = options.num_ranks;
   PlanConfig config;

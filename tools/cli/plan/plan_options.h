@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/distinct_files.h"
 #include "cli/load_input.h"
 #include "cli/options.h"
 #include "cli/plan/rival_options.h"
@@ -76,6 +77,9 @@ CostScope scope_of(const std::string& passes, const std::string& objective);
 // The layer that predictions are made for; nullopt without --hidden and --inter. `topk` 0 =
 // unknown, which no prediction needs.
 std::optional<LayerShape> shape_of(const PlanOptions& options, int32_t num_experts, int32_t topk);
+
+// Every file that the options name, for check_distinct.
+std::vector<NamedFile> input_files(const PlanOptions& options);
 
 // Reads the files and checks them against E and P. Throws kBadInput naming option, value and limit.
 PlanConfig plan_config_of(const PlanOptions& options, int32_t num_experts, int32_t topk);

@@ -152,8 +152,10 @@ void prepare_gpus(const Workload& workload, const RunOptions& options, const Tas
 
 ExitCode run_layer(const RunOptions& options) {
   check_output("--json", options.json_target);
-  check_distinct({{"--json", options.json_target}},
-                 {{"--trace", options.trace}, {"--plan", options.plan_file}});
+  std::vector<NamedFile> inputs = input_files(options.plan);
+  inputs.push_back({"--trace", options.trace});
+  inputs.push_back({"--plan", options.plan_file});
+  check_distinct({{"--json", options.json_target}}, inputs);
   check_combination(options);
   if (options.is_on_gpu()) check_has_cuda("--backend cuda");
   const auto begin = std::chrono::steady_clock::now();
