@@ -7,6 +7,7 @@ small. Standard library only.
 """
 import argparse
 import json
+import sys
 from collections import defaultdict
 
 COLOURS = {
@@ -35,10 +36,17 @@ def merged(spans):
     return runs
 
 
+def read_events(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)["traceEvents"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.exit(f"forward_picture.py: {path}: no timeline of forward_trace: {error!r}")
+
+
 def read(path, ctas):
     lanes, names = defaultdict(list), {}
-    with open(path, encoding="utf-8") as file:
-        events = json.load(file)["traceEvents"]
+    events = read_events(path)
     for event in events:
         if event["ph"] == "M" and event["name"] == "thread_name":
             names[event["pid"], event["tid"]] = event["args"]["name"]
@@ -46,6 +54,9 @@ def read(path, ctas):
         if event["ph"] == "X" and event["pid"] in ctas:
             lane = names[event["pid"], event["tid"]]
             lanes[event["pid"], lane].append((event["ts"], event["ts"] + event["dur"], kind_of(event["name"])))
+    missing = ctas - {cta for cta, _ in lanes}
+    if missing:
+        sys.exit(f"forward_picture.py: --ctas: {path} has no spans of {', '.join(map(str, sorted(missing)))}")
     return lanes
 
 
@@ -91,6 +102,8 @@ def main():
     parser.add_argument("--ctas", type=int, nargs="+", default=[0])
     parser.add_argument("--end", type=float, required=True, help="microseconds shown")
     args = parser.parse_args()
+    if args.end <= 0:
+        parser.error(f"--end: {args.end:g} is not above 0")
     spans, used, height = draw(read(args.trace, set(args.ctas)), args.ctas, args.end)
     height += 16
     with open(args.out, "w", encoding="utf-8") as out:

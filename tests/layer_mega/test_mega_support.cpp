@@ -72,7 +72,8 @@ TEST(MegaSupport, ARefusedShapeNamesItsLimitAndHasNoBytes) {
   config = example();
   config.replica_slots = 9;
   EXPECT_EQ(missing_of(config, 132), opening + "replica_slots: 9 is outside [0, 8]");
-  EXPECT_NE(missing_of(example(), 0), "") << "more ranks than SMs";
+  EXPECT_EQ(missing_of(example(), 0),
+            opening + "rank_sms: 0, the device hosts more ranks than it has SMs");
 }
 
 TEST(MegaSupport, TooLittleMemoryNamesEveryPart) {

@@ -87,6 +87,7 @@ MegaConfig resolve_config(MegaConfig config, int32_t rank_sms) {
   const int64_t tasks = int64_t{config.max_tiles()} * (config.fc1_columns() + config.fc2_columns());
   MF_CHECK(tasks < (int64_t{1} << 31), "max_tokens: ", config.max_tokens, " make ", tasks,
            " tasks, which must be below 2^31");
+  MF_CHECK(rank_sms >= 1, "rank_sms: ", rank_sms, ", the device hosts more ranks than it has SMs");
   if (config.num_sms == 0) config.num_sms = rank_sms;
   MF_CHECK(config.num_sms >= 1 && config.num_sms <= rank_sms, "num_sms: ", config.num_sms,
            " is outside [1, ", rank_sms, "], the SMs that a rank can have");
