@@ -91,15 +91,18 @@ TEST(MegaForwardReplicas, GemmsAloneTakeWhatIsInTheSlots) {
 // A rank without experts of its own, whose list begins with a replica.
 TEST(MegaForwardReplicas, RanksThatOwnNothing) {
   MF_NEEDS_GPUS(1);
-  LayerCase layer_case = hot_case(shape_of(3, 2, 128, 128), 2);
-  layer_case.tokens.resize(5, 50);
-  const StepData data(layer_case, 44);
-  const Outputs expected = ForwardRig(data).step();
-  for (const int64_t pool_rows : {0, 256}) {
-    ForwardRig rig(data, {.pool_rows = pool_rows});
-    rig.route();
-    rig.set_plan(spread_plan(data, layer_case.block_rows));
-    EXPECT_EQ(rig.forward(), expected);
+  for (const bool has_bias : {false, true}) {
+    LayerCase layer_case = hot_case(shape_of(3, 2, 128, 128), 2);
+    layer_case.shape.has_bias = has_bias;  // in their slots alone
+    layer_case.tokens.resize(5, 50);
+    const StepData data(layer_case, 44);
+    const Outputs expected = ForwardRig(data).step();
+    for (const int64_t pool_rows : {0, 256}) {
+      ForwardRig rig(data, {.pool_rows = pool_rows});
+      rig.route();
+      rig.set_plan(spread_plan(data, layer_case.block_rows));
+      EXPECT_EQ(rig.forward(), expected) << "biases " << has_bias << ", C " << pool_rows;
+    }
   }
 }
 

@@ -21,6 +21,7 @@ ForwardParams params_of(const MegaConfig& config, const MegaFields& fields) {
   params.config_hash = config_hash(config);
   params.activation = config.shape.activation;
   params.is_gate_first = config.shape.gate_order == GateOrder::kGateUp;
+  params.has_bias = config.shape.has_bias;
   params.num_experts = config.shape.num_experts;
   params.hidden = config.shape.hidden;
   params.inter = config.shape.inter;

@@ -50,6 +50,7 @@ struct ForwardParams {
   ForwardStages stages = ForwardStages::kWhole;
   SlotFill slots = SlotFill::kPulled;
   bool is_gate_first = true;
+  bool has_bias = false;  // a rank that owns nothing has biases in its slots alone
   int32_t num_experts = 0;
   int32_t hidden = 0;
   int32_t inter = 0;

@@ -128,7 +128,7 @@ __device__ __forceinline__ void finish_fc1(const CtaView& cta, const Task& task,
     const int32_t first = task.column * kTileChannels + piece * kStagedChannels;
     if (first >= params.inter) break;
     float* const z = acc + kStagedChannels * piece;
-    if (cta.rank.b1 != nullptr) {
+    if (params.has_bias) {
       const float* const b1 =
           biases_of(cta, task, cta.rank.b1, cta.rank.slots.b1, 2 * params.inter) + first;
 #pragma unroll
@@ -164,7 +164,7 @@ __device__ __forceinline__ void write_results(Bf16* const* targets, const Bf16* 
 // To O of one task, ahead of what follows: behind this nobody needs the place of the biases.
 __device__ __forceinline__ void add_fc2_biases(const CtaView& cta, const Task& task,
                                                float (&acc)[kAccumulators]) {
-  if (cta.rank.b2 == nullptr) return;
+  if (!cta.params.has_bias) return;
   const int32_t hidden = cta.params.hidden, first = task.column * kTileColumns;
   const float* const b2 =
       biases_of(cta, task, cta.rank.b2, cta.rank.slots.b2, hidden) + first + ThreadPlace().column;
