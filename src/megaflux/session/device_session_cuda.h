@@ -80,10 +80,6 @@ class DeviceSession {
   const SlotPool& slots(int32_t local_idx) const;
   // [T_max, H] where peers read a rank's tokens: an x that lies here is not copied. Null if P = 1.
   Bf16* tokens(int32_t local_idx) const;
-  // Bytes on a device beside the heaps and the weights.
-  size_t workspace_bytes(size_t device_idx) const {
-    return sides_[device_idx].forward->workspace_bytes();
-  }
 
   // One launch of the protocol on every device, on the group's streams or on those of the caller,
   // one a device. `route` counts, plans and lists; `compute` executes what the last `route` left;

@@ -87,8 +87,6 @@ class MegaForward {
   const SlotPool& slots(int32_t local_idx) const { return params_.ranks[local_idx].slots; }
   // [E] in the device's memory; null if none were given.
   const ExpertSource* sources(int32_t layer) const;
-  // Of the device's own memory, all ranks together.
-  size_t workspace_bytes() const { return space_.bytes(); }
 
  private:
   // What launches of a layer take in place of params_'.
