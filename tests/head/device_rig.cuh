@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/captured_launch.cuh"
 #include "gpu/gpu_test.cuh"
 #include "head/step_fixture.h"
 #include "megaflux/comm/local_group_cuda.h"
@@ -222,27 +223,9 @@ class DeviceRig {
   std::vector<DeviceIds> ids_;  // [P]
 };
 
-// One launch of the rig, all of whose ranks are on device 0, captured.
-class CapturedLaunch {
- public:
-  explicit CapturedLaunch(DeviceRig& rig) : rig_(rig) {
-    cudaStream_t stream = rig.group().stream(0);
-    cudaGraph_t graph = nullptr;
-    MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    rig.launch();
-    MF_CUDA(cudaStreamEndCapture(stream, &graph));
-    MF_CUDA(cudaGraphInstantiate(&graph_, graph, 0));
-    MF_CUDA(cudaGraphDestroy(graph));
-  }
-  CapturedLaunch(const CapturedLaunch&) = delete;
-  CapturedLaunch& operator=(const CapturedLaunch&) = delete;
-  ~CapturedLaunch() { cudaGraphExecDestroy(graph_); }
-
-  void replay() const { MF_CUDA(cudaGraphLaunch(graph_, rig_.group().stream(0))); }
-
- private:
-  DeviceRig& rig_;
-  cudaGraphExec_t graph_ = nullptr;
-};
+// One launch of the rig, all of whose ranks are on device 0.
+inline gpu::CapturedLaunch captured_launch(DeviceRig& rig) {
+  return {rig.group().stream(0), [&] { rig.launch(); }};
+}
 
 }  // namespace megaflux::test

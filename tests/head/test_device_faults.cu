@@ -132,7 +132,7 @@ void expect_silence_then_recover(RankFault fault) {
   Rng rng(6);
   const std::vector<WideIds> ids = draw_step(rng, config);
   run_step(rig, config, ids);
-  const CapturedLaunch captured(rig);
+  const gpu::CapturedLaunch captured = captured_launch(rig);
   EXPECT_EQ(error_with(rig, fault).first, ErrorCode::kTimeout);
   rig.set_ids(ids);
   for (int replay = 0; replay < 2; ++replay) {

@@ -58,7 +58,7 @@ TEST(DeviceHead, IC_32_ReplaysWithNewInputsAreAsEager) {
     rig.group().synchronize();
     eager.push_back(plan_hashes(rig));
   }
-  const CapturedLaunch captured(rig);
+  const gpu::CapturedLaunch captured = captured_launch(rig);
   size_t num_resident = 0;
   for (const Inputs& input : inputs) {
     SCOPED_TRACE("replay " + std::to_string(replayed.size()));
@@ -91,7 +91,7 @@ TEST(DeviceHead, IC_13_TokensBeyondTheValidOnesAreIgnored) {
     rank.num_valid = 300;
   }
   rig.set_ids(stale);
-  const CapturedLaunch captured(rig);
+  const gpu::CapturedLaunch captured = captured_launch(rig);
   for (const int32_t num_valid : {300, 0, 7, 300}) {
     for (WideIds& rank : stale) rank.num_valid = num_valid;
     std::vector<WideIds> clean(2, stale[0]);
@@ -121,7 +121,7 @@ TEST(DeviceHead, EpochsWrap) {
       step.push_back(draw_ids(rng, config, 300, IdType::kInt64, false));
     }
     rig.set_ids(step);
-    const CapturedLaunch captured(rig);
+    const gpu::CapturedLaunch captured = captured_launch(rig);
     for (int launch = 0; launch < gpu::by_size(24, 6, 24); ++launch) {
       for (WideIds& rank : step) rank = draw_ids(rng, config, 300, IdType::kInt64, false);
       rig.set_ids(step);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/captured_launch.cuh"
 #include "gpu/gpu_test.cuh"
 #include "megaflux/comm/local_group_cuda.h"
 #include "megaflux/comm/nccl_group_cuda.h"
@@ -168,6 +169,10 @@ class ForwardRig {
     session_->compute(tensors_);
     session_->group().synchronize();
     return outputs();
+  }
+  // A head and a forward of ranks that are all on the first device.
+  gpu::CapturedLaunch captured_step() {
+    return {session_->group().stream(0), [&] { session_->forward(tensors_); }};
   }
   Outputs step() {
     route();

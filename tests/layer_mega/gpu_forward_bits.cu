@@ -116,13 +116,7 @@ TEST(MegaForwardBits, CapturedLaunchesTakeNewIds_IC_32) {
   const StepData data(layer_case, 6);
   ForwardRig rig(data);
   const Outputs first = rig.step();
-  cudaStream_t stream = rig.session().group().stream(0);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  rig.session().forward(rig.tensors());
-  MF_CUDA(cudaStreamEndCapture(stream, &graph));
-  MF_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  const gpu::CapturedLaunch captured = rig.captured_step();
   const std::vector<std::byte> ids = rig.rank(0).ids.download();
   std::vector<std::byte> reversed(ids.size());
   const size_t row = layer_case.shape.topk * sizeof(int32_t);  // the last token first
@@ -132,7 +126,7 @@ TEST(MegaForwardBits, CapturedLaunchesTakeNewIds_IC_32) {
   const auto replay = [&](const std::vector<std::byte>& with) {
     rig.rank(0).ids.upload(std::span<const std::byte>(with));
     rig.rank(0).y.poison();
-    MF_CUDA(cudaGraphLaunch(exec, stream));
+    captured.replay();
     rig.session().group().synchronize();
     return rig.outputs();
   };
@@ -141,8 +135,6 @@ TEST(MegaForwardBits, CapturedLaunchesTakeNewIds_IC_32) {
   EXPECT_NE(other, first);
   rig.rank(0).ids.upload(std::span<const std::byte>(reversed));
   EXPECT_EQ(rig.step(), other);
-  MF_CUDA(cudaGraphExecDestroy(exec));
-  MF_CUDA(cudaGraphDestroy(graph));
 }
 
 }  // namespace

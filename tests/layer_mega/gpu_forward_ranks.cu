@@ -174,16 +174,10 @@ TEST(MegaForwardRanks, CapturedLaunchesTakeNewIds) {
   const StepData data(skewed_case(), 15);
   ForwardRig rig(data, {.num_devices = 1});
   const Outputs first = rig.step();
-  const cudaStream_t stream = rig.session().group().stream(0);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  rig.session().forward(rig.tensors());
-  MF_CUDA(cudaStreamEndCapture(stream, &graph));
-  MF_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  const gpu::CapturedLaunch captured = rig.captured_step();
   const auto replay = [&] {
     for (int32_t rank = 0; rank < data.num_ranks(); ++rank) rig.rank(rank).y.poison();
-    MF_CUDA(cudaGraphLaunch(exec, stream));
+    captured.replay();
     rig.session().group().synchronize();
     return rig.outputs();
   };
@@ -197,8 +191,6 @@ TEST(MegaForwardRanks, CapturedLaunchesTakeNewIds) {
   EXPECT_EQ(rig.step(), other);
   rig.rank(0).ids.upload(std::span<const std::byte>(ids));
   EXPECT_EQ(replay(), first);
-  MF_CUDA(cudaGraphExecDestroy(exec));
-  MF_CUDA(cudaGraphDestroy(graph));
 }
 
 TEST(MegaForwardRanks, TwoDevices) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "case_file.h"
+#include "gpu/captured_launch.cuh"
 #include "gpu/gpu_test.cuh"
 #include "megaflux/moe/scale_counts.h"
 #include "megaflux/plan/device_planner_cuda.h"
@@ -187,12 +188,9 @@ TEST(DevicePlanner, ReplayedGraphPlansWhatTheLoadsSayNow) {
   Comparison comparison(config, steps);
   cudaStream_t stream = nullptr;
   MF_CUDA(cudaStreamCreate(&stream));
-  cudaGraph_t graph = nullptr;
-  MF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  for (size_t i = 0; i < steps.size(); ++i) comparison.launch(i, stream);
-  MF_CUDA(cudaStreamEndCapture(stream, &graph));
-  cudaGraphExec_t exec = nullptr;
-  MF_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  const gpu::CapturedLaunch captured(stream, [&] {
+    for (size_t i = 0; i < steps.size(); ++i) comparison.launch(i, stream);
+  });
   for (int replay = 0; replay < 10; ++replay) {
     for (size_t i = 0; i < steps.size(); ++i) {
       Step step = any_step(config, rng);
@@ -200,12 +198,10 @@ TEST(DevicePlanner, ReplayedGraphPlansWhatTheLoadsSayNow) {
       comparison.upload(i, step);
     }
     comparison.poison();
-    MF_CUDA(cudaGraphLaunch(exec, stream));
+    captured.replay();
     MF_CUDA(cudaStreamSynchronize(stream));
     comparison.check_all();
   }
-  MF_CUDA(cudaGraphExecDestroy(exec));
-  MF_CUDA(cudaGraphDestroy(graph));
   MF_CUDA(cudaStreamDestroy(stream));
 }
 
