@@ -217,7 +217,6 @@ std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardRe
 // Before anything is drawn. One SM a rank, which any device has, if none are asked for.
 void check_layer(const ForwardOptions& options) {
   const GpuBenchOptions& bench = options.bench;
-  check_plan_options(bench.plan);
   const MegaSupport support =
       supports({.shape = shape_of(bench.plan, bench.num_experts, bench.topk).value(),
                 .num_ranks = bench.plan.num_ranks,
@@ -254,14 +253,9 @@ ExitCode run_forward_bench(const ForwardOptions& options,
   const GpuBenchOptions& bench = options.bench;
   check_serving(options);
   check_output("--routes-out", options.routes_file);
-  std::vector<NamedFile> inputs = input_files(bench.plan);
-  inputs.push_back({"--trace", bench.trace});
-  check_distinct({{"--json", bench.json_target},
-                  {"--out", bench.results_file},
-                  {"--routes-out", options.routes_file}},
-                 inputs);
+  check_gpu_bench(bench, {{"--routes-out", options.routes_file}});
   check_layer(options);
-  const GpuDevice device = check_gpu_bench("bench forward", bench);
+  const GpuDevice device = require_gpus("bench forward", bench);
   const RouteRequest request = route_request(bench, route_family_from_name(bench.route));
   const RouteSet routes = bench_routes(bench, request);
   write_routes(options, request, routes);

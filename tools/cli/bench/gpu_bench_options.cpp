@@ -40,18 +40,23 @@ void add_gpu_bench_options(CLI::App& app, GpuBenchOptions& options) {
   add_cost_options(app, options.plan);
 }
 
-GpuDevice check_gpu_bench(const std::string& command, const GpuBenchOptions& options) {
+void check_gpu_bench(const GpuBenchOptions& options, std::vector<NamedFile> outputs) {
   check_plan_options(options.plan);
   check_output("--json", options.json_target);
   check_output("--out", options.results_file);
   std::vector<NamedFile> inputs = input_files(options.plan);
   inputs.push_back({"--trace", options.trace});
-  check_distinct({{"--json", options.json_target}, {"--out", options.results_file}}, inputs);
+  outputs.insert(outputs.begin(),
+                 {{"--json", options.json_target}, {"--out", options.results_file}});
+  check_distinct(outputs, inputs);
   MF_CHECK(options.num_devices <= options.plan.num_ranks, "--devices: ", options.num_devices,
            " for --ranks ", options.plan.num_ranks, ", a device hosts at least one rank");
   MF_CHECK(options.trace.empty() || needs_recorded_counts(route_family_from_name(options.route)),
            "--trace: ", options.trace, " is read by the real-* families alone, --route is ",
            options.route);
+}
+
+GpuDevice require_gpus(const std::string& command, const GpuBenchOptions& options) {
   check_has_cuda(command);
   check_plans_on_gpu(plan_config_of(options.plan, options.num_experts, options.topk));
   GpuDevice device;

@@ -35,9 +35,12 @@ struct GpuBenchOptions {
 // All of them; those of the planner and of the layer's cost included.
 void add_gpu_bench_options(CLI::App& app, GpuBenchOptions& options);
 
-// The devices that `options` ask for, after every check that needs none of them. Throws kBadInput
-// naming option, value and limit; kUnsupported naming `command` where it cannot run.
-GpuDevice check_gpu_bench(const std::string& command, const GpuBenchOptions& options);
+// Every check that needs no device; `outputs` are those of the command besides --json and --out.
+// Throws kBadInput naming option, value and limit.
+void check_gpu_bench(const GpuBenchOptions& options, std::vector<NamedFile> outputs = {});
+// The last of the devices that `options` ask for. Throws kUnsupported naming `command` where it
+// cannot run.
+GpuDevice require_gpus(const std::string& command, const GpuBenchOptions& options);
 
 // The routing that is asked for, or that of another family over as many rows.
 RouteRequest route_request(const GpuBenchOptions& options, RouteFamily family);

@@ -55,7 +55,8 @@ void print_figures(const GpuBenchOptions& options, const GpuDevice& device,
 }
 
 ExitCode run_head_bench(const HeadOptions& options, const std::vector<std::string>& arguments) {
-  const GpuDevice device = check_gpu_bench("bench head", options.bench);
+  check_gpu_bench(options.bench);
+  const GpuDevice device = require_gpus("bench head", options.bench);
   const HeadBenchFigures figures = bench_head(make_case(options));
   if (!is_stdout(options.bench.json_target)) print_figures(options.bench, device, figures);
   const Figure figure = {.name = "head_us",
