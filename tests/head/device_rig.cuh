@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/counter_banks_cuda.h"
 #include "gpu/captured_launch.cuh"
 #include "gpu/gpu_test.cuh"
 #include "head/step_fixture.h"
@@ -123,6 +124,7 @@ class DeviceRig {
     Layout layout;
     fields_ = add_device_head_fields(
         layout, config, {.max_ctas = options.max_ctas, .report_bytes = sizeof(DevicePlanReport)});
+    banks_.emplace(layout);
     LocalConfig local{.device_of = device_of, .start_epoch = options.start_epoch};
     local.waits.deadline = options.deadline;
     if (options.deadline.count() == 0) {
@@ -145,6 +147,8 @@ class DeviceRig {
   LocalGroup& group() { return *group_; }
   int32_t num_ranks() const { return group_->num_ranks(); }
   const DeviceHeadFields& fields() const { return fields_; }
+  // Of a layer that the heads know nothing of.
+  const CounterBanks& banks() const { return *banks_; }
   DeviceHead& head(size_t device_idx) { return *heads_[device_idx]; }
   void set_ids(const std::vector<WideIds>& ids) {
     for (size_t rank = 0; rank < ids.size(); ++rank) ids_[rank].set(ids[rank]);
@@ -215,6 +219,7 @@ class DeviceRig {
   }
   HeadConfig config_;
   DeviceHeadFields fields_;
+  std::optional<CounterBanks> banks_;
   std::unique_ptr<LocalGroup> group_;
   std::vector<std::unique_ptr<DeviceHead>> heads_;        // [devices]
   std::vector<std::unique_ptr<DevicePlanner>> planners_;  // [devices]

@@ -147,9 +147,11 @@ inline void run_step(DeviceRig& rig, const HeadConfig& config, const std::vector
   rig.set_ids(ids);
   rig.set_residents(resident);
   rig.poison();
+  rig.banks().poison(rig.group());
   rig.launch(order);
   rig.group().synchronize();
   expect_step(rig, host, ids, order);
+  rig.banks().expect_cleared_by(rig.group(), rig.download(0, rig.fields().result)[0].epoch);
 }
 
 inline std::vector<int32_t> all_on_device_0(int32_t num_ranks) {

@@ -71,6 +71,7 @@ TEST(DeviceHeadFault, RanksThatDisagreeGoOn) {
   for (int round = 0; round < 4; ++round) {
     SCOPED_TRACE(round);
     const bool is_other_launch = round < 2;
+    rig.banks().poison(rig.group());
     const auto [code, text] =
         error_with(rig, is_other_launch ? RankFault::kOtherLaunch : RankFault::kOtherConfig);
     EXPECT_EQ(code, ErrorCode::kDisagree);
@@ -79,6 +80,7 @@ TEST(DeviceHeadFault, RanksThatDisagreeGoOn) {
         std::string::npos)
         << text;
     expect_no_work_but_of(rig, kFaulty);
+    rig.banks().expect_cleared_by(rig.group(), rig.download(0, rig.fields().result)[0].epoch);
     run_step(rig, config, draw_step(rng, config));
     if (round % 2 == 0) run_step(rig, config, draw_step(rng, config));
     if (HasFailure()) return;

@@ -8,10 +8,11 @@
 //     leave(self);         // or end_launch(self): a head, in which nobody pulls
 //   }
 //
-// All functions but post_pulled and await_pulled are called by all threads of a CTA. A kernel that
-// is no launch of its own but works on behalf of one that has ended takes self from rejoin_launch
-// and ends nothing. Launches of a rank follow each other in stream order, all CTAs of a rank are
-// resident at once, and the grid has a row of CTAs for each rank of the device (launch_ranks).
+// All functions but see_entries, post_pulled and await_pulled are called by all threads of a CTA. A
+// kernel that is no launch of its own but works on behalf of one that has ended takes self from
+// rejoin_launch and ends nothing. Launches of a rank follow each other in stream order, all CTAs of
+// a rank are resident at once, and the grid has a row of CTAs for each rank of the device
+// (launch_ranks).
 #pragma once
 
 #include "megaflux/comm/entry_exit.h"
@@ -126,17 +127,22 @@ __device__ __forceinline__ void tell_failure(const DeviceRank& self) {
   cuda::atomic_ref<uint32_t, kPeerScope>(status.failed).store(value, cuda::memory_order_release);
 }
 
-// One of `num_threads` threads: the counters of the bank that the next launch uses.
-__device__ __forceinline__ void clear_next_bank(const DeviceRank& self, uint32_t thread,
-                                                uint32_t num_threads) {
+// All threads of one of the rank's first `num_ctas` CTAs, behind the entry: its share of the
+// counters of the bank that the next launch uses. Each of those CTAs does it before it ends. There
+// is room for whole vectors, since banks are whole lines.
+__device__ __forceinline__ void clear_share(const DeviceRank& self, int32_t num_ctas) {
+  const size_t first = static_cast<size_t>(self.cta) * blockDim.x + threadIdx.x;
+  const size_t stride = static_cast<size_t>(num_ctas) * blockDim.x;
   for (int32_t i = 0; i < self.group.num_counters; ++i) {
     const CounterField& field = self.group.counters[i];
-    uint32_t* const words = self.own(field, self.epoch + 1);
-    for (size_t k = thread; k < field.count; k += num_threads) words[k] = 0;
+    auto* const vectors = reinterpret_cast<uint4*>(self.own(field, self.epoch + 1));
+    for (size_t k = first; k < ceil_div(field.count, size_t{4}); k += stride) {
+      vectors[k] = {0, 0, 0, 0};
+    }
   }
 }
 
-// One thread, behind a barrier of those that cleared: the rank's other CTAs go on.
+// One thread, behind a barrier of those that waited: the rank's other CTAs go on.
 __device__ __forceinline__ void post_entered(const DeviceRank& self, EntryOutcome outcome) {
   *self.own(self.group.launch.outcome) = static_cast<uint32_t>(outcome);
   post_signal<kRankScope>(self, self.own(self.group.protocol.entered), self.epoch);
@@ -188,8 +194,8 @@ __device__ __forceinline__ void post_entry(const DeviceRank& self, const EntryWo
 }
 
 // The CTA that posted, with the words that it posted. Waits for all entries of this launch, checks
-// that they agree, clears the counters of the other bank and lets the rank's other CTAs go on.
-// Holds a barrier of the CTA behind all waits.
+// that they agree, lets the rank's other CTAs go on and clears its share of the counters of the
+// other bank. Holds a barrier of the CTA behind all waits.
 __device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self,
                                                       const EntryWords& words) {
   const DeviceContext& group = self.group;
@@ -215,11 +221,8 @@ __device__ __forceinline__ EntryOutcome await_entries(const DeviceRank& self,
       device_protocol::tell_verdict(self, slots);
     }
   }
-  device_protocol::clear_next_bank(self, threadIdx.x, blockDim.x);
-  if (self.num_ctas > 1) {
-    __syncthreads();
-    if (threadIdx.x == 0) device_protocol::post_entered(self, outcome);
-  }
+  if (self.num_ctas > 1 && threadIdx.x == 0) device_protocol::post_entered(self, outcome);
+  device_protocol::clear_share(self, self.num_ctas);
   return outcome;
 }
 
@@ -231,7 +234,8 @@ __device__ __forceinline__ EntryOutcome enter(const DeviceRank& self, const Entr
   return await_entries(self, words);
 }
 
-// The rank's other CTAs: ends when the entry has passed, with its outcome.
+// The rank's other CTAs: ends when the entry has passed, with its outcome, and clears their shares
+// of the counters of the other bank.
 __device__ __forceinline__ EntryOutcome join_entry(const DeviceRank& self) {
   const DeviceContext& group = self.group;
   bool is_sound = true;
@@ -240,8 +244,27 @@ __device__ __forceinline__ EntryOutcome join_entry(const DeviceRank& self) {
                                            .word = self.own(group.protocol.entered),
                                            .expected = self.epoch});
   }
-  if (!__syncthreads_and(is_sound)) return EntryOutcome::kAborted;
-  return static_cast<EntryOutcome>(*self.own(group.launch.outcome));
+  is_sound = __syncthreads_and(is_sound);
+  const uint32_t outcome =
+      is_sound ? *self.own(group.launch.outcome) : static_cast<uint32_t>(EntryOutcome::kAborted);
+  device_protocol::clear_share(self, self.num_ctas);
+  return static_cast<EntryOutcome>(outcome);
+}
+
+// One warp of a CTA that needs neither the outcome nor what the entry passes on: ends when all
+// peers have entered this launch, whatever they said, or when the group has aborted.
+__device__ __forceinline__ void see_entries(const DeviceRank& self) {
+  const EntryFlag* const flags =
+      self.own(self.group.launch.flags) + device_protocol::entry_index(self, 0);
+  bool is_sound = true;
+  for (int32_t peer = threadIdx.x % device_protocol::kLanes; is_sound && peer < self.num_ranks();
+       peer += device_protocol::kLanes) {
+    // Twice the deadline, as those who wait for `entered`: the CTA that enters names the peer.
+    const Awaited awaited = {
+        .tag = WaitTag::kEntered, .word = nullptr, .expected = self.epoch, .peer = peer};
+    is_sound = wait_until(self, awaited, [&] { return load_flag(flags + peer).epoch; });
+  }
+  __syncwarp();
 }
 
 // What rank `peer` sent with its entry of this launch, [payload_words] in this rank's memory; valid

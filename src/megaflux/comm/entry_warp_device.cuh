@@ -13,7 +13,8 @@
 //   if (!__syncthreads_and(warp != 0 || outcome == EntryOutcome::kEntered)) ...
 //   if (warp == 0) pass_entry_by_warp(self, outcome);
 //
-// All functions are called by all lanes of one warp, the same one in a launch.
+// All functions are called by all lanes of one warp, the same one in a launch. None of them clears
+// counters: that is for the rank's CTAs, each its share.
 #pragma once
 
 #include "megaflux/comm/entry_exit_device.cuh"
@@ -62,12 +63,11 @@ __device__ __forceinline__ EntryOutcome await_entries_by_warp(const DeviceRank& 
   return EntryOutcome::kRefused;
 }
 
-// Clears the counters of the other bank and lets the rank's other CTAs go on.
+// Lets the rank's other CTAs go on.
 __device__ __forceinline__ void pass_entry_by_warp(const DeviceRank& self, EntryOutcome outcome) {
-  const uint32_t lane = threadIdx.x % device_protocol::kLanes;
-  device_protocol::clear_next_bank(self, lane, device_protocol::kLanes);
   __syncwarp();
-  if (lane == 0 && self.num_ctas > 1) device_protocol::post_entered(self, outcome);
+  const bool is_first = threadIdx.x % device_protocol::kLanes == 0;
+  if (is_first && self.num_ctas > 1) device_protocol::post_entered(self, outcome);
 }
 
 }  // namespace megaflux

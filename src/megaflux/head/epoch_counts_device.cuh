@@ -21,6 +21,10 @@ struct HeadCta {
   static_assert(kThreads < 768, "kGroupSums has room for two groups of 256 experts");
   static constexpr int32_t kWarps = kThreads / kWarpThreads;
   static constexpr int32_t kExperts = ceil_div(kMaxDeviceExperts, kThreads);
+
+  __device__ static bool is_last_warp() {
+    return static_cast<int32_t>(threadIdx.x / kWarpThreads) == kWarps - 1;
+  }
 };
 
 // A table in the memory of the rank that reads it; words that were never written hold an epoch

@@ -2,6 +2,7 @@
 // rank of the device, without the host. docs/kernels/head.md draws who waits for whom.
 //
 //   CTAs 0 ... chunks - 1   count their chunk | sort it | map the sources
+//   all but the last        clear counters, once all ranks have entered
 //   the last CTA            one warp enters | sum the counts | tell every rank | plan | work list
 //
 // The planner comes as a functor, so that this room's kernel, a fused one and tests share the code.
@@ -30,6 +31,7 @@
 #include "megaflux/comm/entry_warp_device.cuh"
 #include "megaflux/comm/row_map_device.cuh"
 #include "megaflux/head/device_head_params.h"
+#include "megaflux/head/residency_hash_device.cuh"
 #include "megaflux/head/sort_routes_device.cuh"
 #include "megaflux/moe/work_list_device.cuh"
 
@@ -64,30 +66,6 @@ struct RankHead {
             params.num_experts};
   }
 };
-
-// Of what enters the decision and is no configuration, as the host's head hashes it (with no plan
-// from outside). Called by all lanes of a warp.
-__device__ inline uint64_t residency_hash(const DeviceHeadParams& params) {
-  const auto lane = static_cast<int32_t>(threadIdx.x % kWarpThreads);
-  const int32_t num_slots = params.resident != nullptr ? params.num_slots : 0;
-  const int32_t num_words = 7 + num_slots;
-  uint64_t sum = 0;
-#pragma unroll 1
-  for (int32_t i = lane; i < num_words; i += kWarpThreads) {
-    uint32_t word = 0;  // of the upper halves of sizes, and of the plan that is none
-    if (i == 0) word = static_cast<uint32_t>(params.layer);
-    if (i == 1) word = static_cast<uint32_t>(params.weight_version);
-    if (i == 2) word = static_cast<uint32_t>(params.weight_version >> 32);
-    if (i == 3) word = static_cast<uint32_t>(num_slots);
-    if (i >= 5 && i < 5 + num_slots) word = static_cast<uint32_t>(params.resident[i - 5]);
-    sum += hash_word(word, static_cast<uint64_t>(i));
-  }
-#pragma unroll
-  for (int32_t step = kWarpThreads / 2; step > 0; step /= 2) {
-    sum += __shfl_xor_sync(~0u, sum, step);
-  }
-  return mix64(sum ^ static_cast<uint64_t>(num_words));
-}
 
 // Shared memory of the CTA that plans. The planner's own comes behind it; what that does not need
 // yet is scratch.
@@ -151,6 +129,7 @@ __device__ inline bool map_counts(const RankHead& head, int32_t source, uint64_t
   return is_sound;
 }
 
+// A CTA with a chunk; ends when all ranks have entered, or when the group has aborted.
 template <int32_t kThreads>
 __device__ void run_chunk(const RankHead& head, std::byte* memory) {
   const DeviceHeadFields& fields = head.params.fields;
@@ -162,6 +141,8 @@ __device__ void run_chunk(const RankHead& head, std::byte* memory) {
   sorter.publish(counts);
   // Nobody reads the list: every launch that did has ended. Peers see it after the next entry.
   sorter.sort(counts, head.at(fields.routes.offsets), head.at(fields.routes.pairs));
+  // Beside the first look of the others at the counts of ranks; it seldom has an expert itself.
+  if (HeadCta<kThreads>::is_last_warp()) see_entries(head.self);
   for (int32_t source = head.self.cta; source < head.params.num_ranks;
        source += head.chunks().num_chunks) {
     if (!__syncthreads_and(map_counts(head, source, shared.scan))) return;
@@ -183,9 +164,7 @@ class CountExchange {
         partial_(reinterpret_cast<uint64_t*>(shared.behind() + planner.scratch_offset())),
         groups_(head.params.num_experts, kDroppedWarp * kWarpThreads) {}
 
-  __device__ static bool is_entry_warp() {
-    return static_cast<int32_t>(threadIdx.x / kWarpThreads) == kEntryWarp;
-  }
+  __device__ static bool is_entry_warp() { return HeadCta<Planner::kThreads>::is_last_warp(); }
 
   // Ends with c_e in shared.rows and in the planner. kEntered in all threads, or what else the
   // entry ended with.
@@ -385,9 +364,15 @@ __device__ void run_head(const DeviceContext& context, const DeviceHeadParams& p
   if (self.cta == self.num_ctas - 1) {
     return device_head::run_planner(context, head, planner, shared);
   }
-  // Behind a launch that was given up peers may still read the list.
-  if (!self.is_silent && self.cta < head.chunks().num_chunks) {
-    device_head::run_chunk<Planner::kThreads>(head, shared);
+  // Behind a launch that was given up peers may still read the list, and nobody enters.
+  if (!self.is_silent) {
+    if (self.cta < head.chunks().num_chunks) {
+      device_head::run_chunk<Planner::kThreads>(head, shared);
+    } else if (HeadCta<Planner::kThreads>::is_last_warp()) {
+      see_entries(self);
+    }
+    __syncthreads();
+    device_protocol::clear_share(self, self.num_ctas - 1);
   }
   end_launch(self);
 }

@@ -13,6 +13,7 @@
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/local_group_cuda.h"
 #include "megaflux/head/device_head_cuda.h"
+#include "megaflux/layer/mega/mega_fields.h"
 #include "megaflux/plan/device_planner_cuda.h"
 
 namespace megaflux::cli {
@@ -43,6 +44,7 @@ class HeadRig {
     Layout layout;
     fields_ = add_device_head_fields(
         layout, config_, {.max_ctas = kMostCtas, .report_bytes = sizeof(DevicePlanReport)});
+    add_mega_counters(layout, layer_config(bench_case));
     group_ = std::make_unique<LocalGroup>(LocalConfig{.device_of = bench_case.device_of}, layout);
     for (size_t i = 0; i < group_->num_devices(); ++i) add_device(i, bench_case);
     launch();
@@ -78,6 +80,21 @@ class HeadRig {
 
  private:
   static constexpr int32_t kMostCtas = 132;
+
+  // Of a session, whose heads clear the layer's counters. Tiles and tokens decide how many there
+  // are; of H and I a few words of a slot depend, as wide here as any model of ours.
+  static MegaConfig layer_config(const HeadBenchCase& bench_case) {
+    const PlanDims& dims = bench_case.plan.dims;
+    return resolve_config({.shape = {.num_experts = dims.num_experts,
+                                     .topk = bench_case.topk,
+                                     .hidden = 7168,
+                                     .inter = 2048},
+                           .num_ranks = dims.num_ranks,
+                           .replica_slots = dims.replica_slots,
+                           .max_tokens = bench_case.routing[0].num_tokens,
+                           .num_sms = 1},
+                          1);
+  }
 
   void add_device(size_t device_idx, const HeadBenchCase& bench_case) {
     const int32_t device = group_->device(device_idx);

@@ -4,24 +4,32 @@
 
 namespace megaflux {
 
-MegaFields add_mega_fields(Layout& layout, const MegaConfig& config) {
-  const auto results = static_cast<size_t>(config.max_tokens) * config.shape.topk;
+MegaFields add_mega_counters(Layout& layout, const MegaConfig& config) {
   const auto groups = static_cast<size_t>(ceil_div(config.max_tokens, kCountedTokens));
   const auto tiles = static_cast<size_t>(config.max_tiles());
   const auto slots = static_cast<size_t>(config.replica_slots);
+  MegaFields fields;
+  fields.y_count = layout.add_counters("mega.y_count", groups);
+  fields.x_full = layout.add_counters("mega.x_full", tiles);
+  fields.a_full = layout.add_counters("mega.a_full", tiles);
+  fields.o_done = layout.add_counters("mega.o_done", tiles);
+  fields.w1_ready = layout.add_counters("mega.w1_ready", slots * config.fc1_columns());
+  fields.w2_ready = layout.add_counters("mega.w2_ready", slots * config.fc2_columns());
+  fields.next_task = layout.add_counters("mega.next_task", 1);
+  fields.next_slice = layout.add_counters("mega.next_slice", 1);
+  return fields;
+}
+
+MegaFields add_mega_fields(Layout& layout, const MegaConfig& config) {
+  MegaFields fields = add_mega_counters(layout, config);
+  const auto results = static_cast<size_t>(config.max_tokens) * config.shape.topk;
+  const auto slots = static_cast<size_t>(config.replica_slots);
   const size_t tokens = config.num_ranks > 1 ? static_cast<size_t>(config.max_tokens) : 0;
-  return {.tokens = layout.add<Bf16>("mega.tokens", tokens * config.shape.hidden),
-          .results = layout.add<Bf16>("mega.results", results * config.shape.hidden),
-          .y_count = layout.add_counters("mega.y_count", groups),
-          .x_full = layout.add_counters("mega.x_full", tiles),
-          .a_full = layout.add_counters("mega.a_full", tiles),
-          .o_done = layout.add_counters("mega.o_done", tiles),
-          .w1_ready = layout.add_counters("mega.w1_ready", slots * config.fc1_columns()),
-          .w2_ready = layout.add_counters("mega.w2_ready", slots * config.fc2_columns()),
-          .slot_experts = layout.add<int32_t>("mega.slot_experts", slots * config.num_ranks),
-          .slot_key = layout.add<SlotKey>("mega.slot_key", 1),
-          .next_task = layout.add_counters("mega.next_task", 1),
-          .next_slice = layout.add_counters("mega.next_slice", 1)};
+  fields.tokens = layout.add<Bf16>("mega.tokens", tokens * config.shape.hidden);
+  fields.results = layout.add<Bf16>("mega.results", results * config.shape.hidden);
+  fields.slot_experts = layout.add<int32_t>("mega.slot_experts", slots * config.num_ranks);
+  fields.slot_key = layout.add<SlotKey>("mega.slot_key", 1);
+  return fields;
 }
 
 WorkspaceFields add_workspace_fields(Layout& layout, const MegaConfig& config) {

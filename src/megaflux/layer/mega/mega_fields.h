@@ -45,6 +45,8 @@ struct MegaFields {
   CounterField next_slice;  // [1] slices of tokens given out for their sums
 };
 MegaFields add_mega_fields(Layout& layout, const MegaConfig& config);
+// The counters alone, which every launch of their group clears, heads too; the other fields empty.
+MegaFields add_mega_counters(Layout& layout, const MegaConfig& config);
 
 // Which slots a launch fills.
 struct PulledSlots {
