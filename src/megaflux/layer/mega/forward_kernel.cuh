@@ -11,8 +11,8 @@
 #include "megaflux/layer/mega/roles/producer_device.cuh"
 #include "megaflux/layer/mega/roles/scheduler_device.cuh"
 #include "megaflux/layer/mega/roles/storer_device.cuh"
+#include "megaflux/layer/mega/slot_table_device.cuh"
 #include "megaflux/layer/mega/unit_table_device.cuh"
-#include "megaflux/moe/work_list_device.cuh"
 
 namespace megaflux::mega {
 
@@ -50,34 +50,11 @@ __device__ __forceinline__ void run_math_group(const CtaView& cta, int32_t group
   if (cta.is_whole()) sum_tokens<MathSums>(cta, tracer);
 }
 
-// All threads of the CTA that has entered. The launch ends with these weights in the slots, or the
-// group does not work until it recovers.
-__device__ __forceinline__ void note_slots(const DeviceRank& self, const ForwardParams& params) {
-  const PlannedFields& planned = params.planned;
-  PlanView plan = planned.view;
-  plan.bytes = self.own(planned.plan);
-  const auto* const wanted = reinterpret_cast<const int32_t*>(plan.bytes + planned.slot_expert);
-  const auto* const resident = reinterpret_cast<const uint8_t*>(plan.bytes + planned.slot_resident);
-  int32_t* const slots = self.own(params.fields.slot_experts);
-  const auto count = static_cast<int32_t>(params.fields.slot_experts.count);
-  for (auto i = static_cast<int32_t>(threadIdx.x); i < count; i += kNumThreads) {
-    int32_t expert = wanted[i];
-    if (expert >= 0 && resident[i] == 0) {  // a replica without blocks is not brought
-      int32_t num_instances = 0;
-      const int32_t rank = i / planned.replica_slots;
-      const Instance instance = work_list::find_instance(plan, expert, rank, num_instances);
-      if (instance.num_blocks == 0) expert = -1;
-    }
-    slots[i] = expert;
-  }
-}
-
 // All threads of the CTA that enters for its rank. Without a plan no rank does anything. The rank's
-// tables are made while the entries of peers are on their way; `shared` is scratch of kMaxCtaWarps
-// words.
+// tables are made while the entries of peers are on their way.
 __device__ __forceinline__ EntryOutcome enter_forward(const DeviceRank& self,
                                                       const ForwardParams& params,
-                                                      uint64_t* shared) {
+                                                      UnitScratch& shared) {
   const PlanHeader& plan = plan_header(self, params.planned);
   const EntryWords words = {.op = LaunchOp::kForward,
                             .layer = params.layer,
@@ -92,7 +69,7 @@ __device__ __forceinline__ EntryOutcome enter_forward(const DeviceRank& self,
   if (threadIdx.x < kWarp) build_runs(self, params, rank);
   const EntryOutcome outcome = await_entries(self, words);
   if (outcome == EntryOutcome::kEntered && params.stages == ForwardStages::kWhole) {
-    note_slots(self, params);
+    note_slots(self, params.planned, params.fields.slot_experts);
   }
   return outcome;
 }
@@ -105,7 +82,8 @@ __global__ void __launch_bounds__(kNumThreads, 1)
   const DeviceRank self = begin_launch(context);
   const MegaRank& rank = params.ranks[self.local_idx];
   if (threadIdx.x == 0) make_barriers(shared);
-  auto* const scratch = reinterpret_cast<uint64_t*>(&shared.staged);
+  static_assert(sizeof(UnitScratch) <= sizeof(shared.staged));
+  auto& scratch = reinterpret_cast<UnitScratch&>(shared.staged);
   const EntryOutcome outcome =
       self.cta == 0 ? enter_forward(self, params, scratch) : join_entry(self);
   cuda::ptx::fence_proxy_async();  // the scratch becomes the copy engine's

@@ -3,32 +3,62 @@
 #pragma once
 
 #include "megaflux/base/block_scan_device.cuh"
-#include "megaflux/comm/signal_device.cuh"
-#include "megaflux/layer/mega/forward_params_cuda.h"
+#include "megaflux/layer/mega/cta_device.cuh"
 #include "megaflux/layer/replica_pull_device.cuh"
 
 namespace megaflux::mega {
 
-// All threads of one CTA; `shared` is scratch of kMaxCtaWarps words.
+// Shared memory of the CTA that builds.
+struct UnitScratch {
+  uint64_t sums[kMaxCtaWarps];
+  int32_t begins[kNumThreads];  // of a thread's part among the units of all, ascending
+};
+
+// The place of the last of `count` begins, which start at 0, that is not above `place`.
+__device__ __forceinline__ int32_t find_begin(const int32_t* begins, int32_t count, int32_t place) {
+  int32_t found = 0, above = count;
+#pragma unroll 1
+  while (above - found > 1) {
+    const int32_t middle = (found + above) / 2;
+    if (begins[middle] <= place) {
+      found = middle;
+    } else {
+      above = middle;
+    }
+  }
+  return found;
+}
+
+// All threads of one CTA. A thread counts the units of a part, but writes those of any: one part
+// may have nearly all.
 __device__ inline void build_units(const DeviceRank& self, const ForwardParams& params,
-                                   const MegaRank& rank, uint64_t* shared) {
+                                   const MegaRank& rank, UnitScratch& shared) {
   const WorkListHeader& header = *self.own(params.planned.work);
   const Part* const parts = self.own(params.planned.parts);
   Unit* const units = at_base(rank.space, params.space.units);
-  const auto num_threads = static_cast<int32_t>(blockDim.x);
+  const auto thread = static_cast<int32_t>(threadIdx.x);
   int32_t base = 0;
-  for (int32_t first = 0; first < header.num_parts; first += num_threads) {
-    const int32_t index = first + static_cast<int32_t>(threadIdx.x);
-    Part part;
-    if (index < header.num_parts) part = parts[index];
-    const int32_t num_units = num_units_of(part.num_tiles, params.unit_tiles);
-    uint64_t before[1] = {static_cast<uint64_t>(num_units)}, total[1];
-    scan_exclusive(before, total, num_threads, shared);
-    const int32_t place = base + static_cast<int32_t>(before[0]);
-    for (int32_t u = 0; u < num_units; ++u) units[place + u] = unit_of(part, num_units, u);
-    base += static_cast<int32_t>(total[0]);
+#pragma unroll 1
+  for (int32_t first = 0; first < header.num_parts; first += kNumThreads) {
+    const int32_t num_parts = min(header.num_parts - first, kNumThreads);
+    const int32_t num_tiles = thread < num_parts ? parts[first + thread].num_tiles : 0;
+    uint64_t before[1] = {static_cast<uint64_t>(num_units_of(num_tiles, params.unit_tiles))};
+    uint64_t total[1];
+    scan_exclusive(before, total, kNumThreads, shared.sums);
+    shared.begins[thread] = static_cast<int32_t>(before[0]);
+    __syncthreads();
+    const auto num_units = static_cast<int32_t>(total[0]);
+#pragma unroll 1
+    for (int32_t u = thread; u < num_units; u += kNumThreads) {
+      const int32_t index = find_begin(shared.begins, num_parts, u);
+      const Part& part = parts[first + index];
+      units[base + u] =
+          unit_of(part, num_units_of(part.num_tiles, params.unit_tiles), u - shared.begins[index]);
+    }
+    __syncthreads();  // all have looked
+    base += num_units;
   }
-  if (threadIdx.x == 0) {
+  if (thread == 0) {
     units[base] = {.first_tile = header.num_tiles};
     *at_base(rank.space, params.space.num_units) = base;
   }
