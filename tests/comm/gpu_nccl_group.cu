@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/mapped_memory_cuda.h"
 #include "comm/nccl_rig_cuda.h"
 
 namespace megaflux {
@@ -20,11 +21,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::CallersNccl;
-using test::CannotExport;
 using test::error_of;
 using test::kRanks;
+using test::MappedMemory;
 using test::NcclToy;
 using test::NcclWorker;
+using test::PooledMemory;
 using test::ToyFault;
 using test::variable;
 
@@ -224,12 +226,13 @@ void maps_allocations(const NcclWorker& worker) {
 void maps_all_or_nothing(const NcclWorker& worker) {
   constexpr size_t kBytes = size_t{5} << 20;
   std::vector<gpu::DeviceArray<std::byte>> fresh;
-  for (int i = 0; i < 2; ++i) fresh.emplace_back(kBytes, worker.rank);
-  const CannotExport no_export(worker.rank);
+  for (int i = 0; i < 3; ++i) fresh.emplace_back(kBytes, worker.rank);
+  const MappedMemory no_export(worker.rank);
   auto toy = std::make_unique<NcclToy>(worker.config());
   int on_host = 0;
-  void* const bad[] = {&on_host, no_export.memory()};
-  for (int i = 0; i < 2; ++i) {
+  const PooledMemory pooled(worker.rank, kBytes);
+  void* const bad[] = {&on_host, no_export.memory(), pooled.memory()};
+  for (int i = 0; i < 3; ++i) {
     void* const mine = worker.rank == 1 ? bad[i] : fresh[i].data();
     const std::string text = error_of([&] { toy->group.map_allocation(mine, 4); }).second;
     EXPECT_EQ(text.find("map_allocation: rank 1: "), 0u) << text;

@@ -1,8 +1,7 @@
 // What the ranks of an NcclGroup are tested with, each a process: the toy launch over their group,
-// the NCCL of a caller, and memory that cannot be shared.
+// and the NCCL of a caller.
 #pragma once
 
-#include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -73,38 +72,6 @@ class CallersNccl {
   }
   void* library_ = nullptr;
   NcclComm* comm_ = nullptr;
-};
-
-// Memory of the virtual memory calls that was made without a descriptor in mind.
-class CannotExport {
- public:
-  explicit CannotExport(int32_t device) {
-    CUmemAllocationProp properties = {};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device;
-    CUmemAccessDesc access = {};
-    access.location = properties.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    MF_CUDA(cudaSetDevice(device));
-    CUmemGenericAllocationHandle handle = 0;
-    EXPECT_EQ(find<decltype(cuMemCreate)>("cuMemCreate")(&handle, kBytes, &properties, 0), 0);
-    EXPECT_EQ(find<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(&at_, kBytes, 0, 0, 0), 0);
-    EXPECT_EQ(find<decltype(cuMemMap)>("cuMemMap")(at_, kBytes, 0, handle, 0), 0);
-    EXPECT_EQ(find<decltype(cuMemSetAccess)>("cuMemSetAccess")(at_, kBytes, &access, 1), 0);
-  }
-  void* memory() const { return reinterpret_cast<void*>(at_); }
-
- private:
-  static constexpr size_t kBytes = size_t{2} << 20;
-  template <typename Function>
-  static Function* find(const char* name) {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    MF_CUDA(cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found));
-    return reinterpret_cast<Function*>(function);
-  }
-  CUdeviceptr at_ = 0;
 };
 
 }  // namespace megaflux::test

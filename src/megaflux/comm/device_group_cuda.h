@@ -24,7 +24,7 @@
 
 namespace megaflux {
 
-// Device memory inside one allocation.
+// Device memory; between processes inside one allocation.
 struct MemoryRange {
   void* data = nullptr;
   size_t bytes = 0;
@@ -86,7 +86,9 @@ class DeviceGroup {
 
   // Collective: where memory of every rank is reachable from the devices of this process, [P];
   // `local` are the ranges of its own ranks, by device, then by rank. One without memory is null.
-  // The memory outlives the group. Throws kBadInput for another number of ranges.
+  // The memory outlives the group. Throws kBadInput for another number of ranges or memory that is
+  // not on its rank's device; kUnsupported, with address, device and kind, for some that cannot be
+  // opened to the others.
   virtual std::vector<std::byte*> map_ranges(std::span<const MemoryRange> local) = 0;
 
   // Random delays around every signal of the launches made from now on; nullopt = off.

@@ -2,6 +2,8 @@
 #include <utility>
 
 #include "megaflux/comm/local_group_cuda.h"
+#include "megaflux/comm/open_memory_cuda.h"
+#include "megaflux/comm/shared_memory_cuda.h"
 #include "megaflux/comm/signal.h"
 
 namespace megaflux {
@@ -44,6 +46,14 @@ void open_peer(int32_t from, int32_t to) {
   check_cuda(status, "cudaDeviceEnablePeerAccess");
 }
 
+// Memory of a rank lies on its device.
+void check_place(const MemoryRange& range, int32_t rank, int32_t device) {
+  if (range.data == nullptr) return;
+  const Allocation allocation = allocation_of(range.data);
+  MF_CHECK(allocation.device == device, "ranges: memory ", range.data, " of rank ", rank,
+           " lies on device ", allocation.device, ", the rank on device ", device);
+}
+
 }  // namespace
 
 LocalGroup::LocalGroup(const LocalConfig& config, Layout layout)
@@ -67,12 +77,14 @@ LocalGroup::LocalGroup(const LocalConfig& config, Layout layout)
 std::vector<std::byte*> LocalGroup::map_ranges(std::span<const MemoryRange> local) {
   MF_CHECK(local.size() == static_cast<size_t>(num_ranks()), "ranges: ", local.size(),
            " given, the group has ", num_ranks(), " ranks in this process");
-  // The devices are open to each other.
   std::vector<std::byte*> places(local.size());
   size_t next = 0;
   for (size_t i = 0; i < num_devices(); ++i) {
     for (const int32_t rank : ranks_on(i)) {
-      places[rank] = static_cast<std::byte*>(local[next++].data);
+      const MemoryRange& range = local[next++];
+      check_place(range, rank, device(i));
+      for (size_t k = 0; k < num_devices(); ++k) open_memory(range.data, range.bytes, device(k));
+      places[rank] = static_cast<std::byte*>(range.data);
     }
   }
   return places;

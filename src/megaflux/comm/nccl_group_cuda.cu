@@ -286,8 +286,13 @@ NcclGroup::MapRequest NcclGroup::request_for(void* memory, size_t bytes) const {
   request.id = allocation.id;
   request.allocation_bytes = allocation.bytes;
   request.offset = offset;
-  request.kind = allocation.has_ipc ? MapRequest::Kind::kIpc : MapRequest::Kind::kDescriptor;
-  if (allocation.has_ipc) MF_CUDA(cudaIpcGetMemHandle(&request.handle, allocation.base));
+  MF_CHECK(
+      allocation.kind != MemoryKind::kPool, "memory: ", memory,
+      " comes from a pool (cudaMallocAsync), which other processes cannot map; take cudaMalloc, "
+      "or virtual memory made for descriptors");
+  const bool has_ipc = allocation.kind == MemoryKind::kMalloc;
+  request.kind = has_ipc ? MapRequest::Kind::kIpc : MapRequest::Kind::kDescriptor;
+  if (has_ipc) MF_CUDA(cudaIpcGetMemHandle(&request.handle, allocation.base));
   return request;
 }
 

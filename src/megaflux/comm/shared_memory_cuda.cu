@@ -115,16 +115,23 @@ Allocation allocation_of(const void* memory) {
   cudaPointerAttributes attributes = {};
   MF_CUDA(cudaPointerGetAttributes(&attributes, memory));
   MF_CHECK(attributes.type == cudaMemoryTypeDevice, "memory: ", memory, " is no device memory");
+  const CurrentDevice current(attributes.device);  // of which the driver's calls want the context
   const auto address = reinterpret_cast<CUdeviceptr>(memory);
   CUdeviceptr base = 0;
   size_t bytes = 0;
   MF_DRIVER(cuMemGetAddressRange, &base, &bytes, address);
-  int has_ipc = 0;
   uint64_t id = 0;
-  MF_DRIVER(cuPointerGetAttribute, &has_ipc, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-            address);
-  MF_DRIVER(cuPointerGetAttribute, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
-  return {reinterpret_cast<std::byte*>(base), bytes, id, has_ipc != 0};
+  int has_ipc = 0;
+  CUmemoryPool pool = nullptr;
+  // Together, since one by one they fail where memory is of another kind.
+  CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                 CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                                 CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+  void* answers[] = {&id, &has_ipc, &pool};
+  MF_DRIVER(cuPointerGetAttributes, 3, asked, answers, address);
+  MemoryKind kind = has_ipc != 0 ? MemoryKind::kMalloc : MemoryKind::kVirtual;
+  if (pool != nullptr) kind = MemoryKind::kPool;
+  return {reinterpret_cast<std::byte*>(base), bytes, id, attributes.device, kind};
 }
 
 }  // namespace megaflux

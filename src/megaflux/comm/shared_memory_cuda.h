@@ -29,12 +29,20 @@ std::shared_ptr<std::byte> map_fd(int32_t device, const UniqueFd& fd, size_t byt
 // The memory behind the IPC handle of another process, mapped on `device`.
 std::shared_ptr<std::byte> map_ipc(int32_t device, const cudaIpcMemHandle_t& handle);
 
-// The allocation that holds an address.
+// Where device memory came from, which decides who can be given access to it, and how.
+enum class MemoryKind : uint8_t {
+  kMalloc,   // cudaMalloc
+  kPool,     // cudaMallocAsync, or a pool that the caller made
+  kVirtual,  // mapped by the virtual memory calls, as expandable segments of PyTorch are
+};
+
+// The allocation that holds an address; of virtual memory, what was mapped in one piece.
 struct Allocation {
   std::byte* base = nullptr;
   size_t bytes = 0;
-  uint64_t id = 0;       // differs between allocations, also at one address after another
-  bool has_ipc = false;  // came from cudaMalloc; otherwise made through the virtual memory calls
+  uint64_t id = 0;  // differs between allocations, also at one address after another
+  int32_t device = 0;
+  MemoryKind kind = MemoryKind::kMalloc;
 };
 // Throws kBadInput if `memory` is no device memory.
 Allocation allocation_of(const void* memory);
