@@ -9,15 +9,14 @@ import subprocess
 import sys
 import unittest
 
-from program import DATA_DIR, PROGRAM, ProgramTest, call
+from gpu_faults import RUN, SMALL, Faults, RefusedFaults  # whose tests are run with those of this module
+from program import DATA_DIR, PROGRAM, NeedsGpu, ProgramTest, call, has_gpu
 
 SKIPPED = 77
 PLANNERS = {"megaflux": ("forward", "backward", "cost"), "paper": ("forward", "backward"), "quota": ("forward", "cost"),
             "fixed": ("forward",)}
 RIVALS = ("ultraep", "eplb", "lplb", "llep", "echo", "moonep", "broadcast")
 SHAPE = ("--hidden", 2048, "--inter", 1408)
-RUN = ("run", "--backend", "cuda")
-SMALL = ("--hidden", 64, "--inter", 64, "--block-rows", 16)
 
 
 class AnyMachine(ProgramTest):
@@ -62,7 +61,6 @@ class AnyMachine(ProgramTest):
     def test_what_takes_a_backward_is_refused_by_name(self):
         self.rejected(*RUN, "--backward", words=["--backward", "--backend cuda", "forward"])
         self.rejected(*RUN, "--z", "recompute", words=["--z", "recompute", "--backend cuda", "forward"])
-        self.rejected(*RUN, "--inject", "drop-row", words=["--inject", "drop-row", "--backend cuda"])
 
     def test_doctor_says_what_is_there(self):
         everything = self.json("doctor")
@@ -85,15 +83,6 @@ class AnyMachine(ProgramTest):
         self.rejected("plan", self.loads(), "--ranks", 4, "--backend", "cuda", words=["--backend cuda", "needs a GPU"])
         self.rejected("bench", "forward", words=["bench forward", "needs a GPU"])
         self.rejected(*RUN, words=["--backend cuda", "needs a GPU"])
-
-
-class NeedsGpu(ProgramTest):
-    """What takes a GPU."""
-
-    def setUp(self):
-        super().setUp()
-        if not has_gpu():
-            self.skipTest("needs a GPU")
 
 
 class Plans(NeedsGpu):
@@ -343,13 +332,6 @@ class Layers(NeedsGpu):
         run = self.layer("--devices", 2, "--ranks", 4)
         self.assertTrue(run["all_hold"])
         self.assertEqual([(0, 2), (2, 2)], [(device["first_rank"], device["ranks"]) for device in run["devices"]])
-
-
-def has_gpu():
-    """Asked once; the doctor's status says it."""
-    if not hasattr(has_gpu, "answer"):
-        has_gpu.answer = call("doctor", "--backend", "cuda").returncode == 0
-    return has_gpu.answer
 
 
 def main():

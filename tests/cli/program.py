@@ -100,3 +100,19 @@ class ProgramTest(unittest.TestCase):
         for word in words:
             self.assertIn(word, lines[0])
         return lines[0]
+
+
+def has_gpu():
+    """Asked once; the doctor's status says it."""
+    if not hasattr(has_gpu, "answer"):
+        has_gpu.answer = call("doctor", "--backend", "cuda").returncode == 0
+    return has_gpu.answer
+
+
+class NeedsGpu(ProgramTest):
+    """What takes a GPU."""
+
+    def setUp(self):
+        super().setUp()
+        if not has_gpu():
+            self.skipTest("needs a GPU")

@@ -11,7 +11,7 @@ CAUGHT_BY = {
     "wrong-owner": "replicated-y",
     "lost-flag": "replicated-finished",
 }
-# In bf16 the order of a token's sum shows in about 1 element of 30,000: too few for a small run.
+# In bf16 the order of a token's sum shows in about 1 element of 20,000: too few for a small run.
 OPTIONS = {"swap-k-order": ["--dtype", "fp32"]}
 
 
@@ -43,6 +43,8 @@ class Inject(ProgramTest):
                       words=["--inject", "stale-slot", "replica"])
         self.rejected("run", *SMALL, "--forward-only", "--inject", "skip-replica-gradient",
                       words=["--inject", "skip-replica-gradient", "--forward-only"])
+        self.rejected("run", "--backend", "cuda", "--inject", "skip-replica-gradient",
+                      words=["--inject", "skip-replica-gradient", "backward", "--backend cuda"])
         family = ["--route", "balanced", "--tokens", 512, "--hidden", 32, "--inter", 16]
         self.rejected("run", *family, "--experts", 8, "--topk", 1, "--inject", "swap-k-order",
                       words=["--inject", "swap-k-order", "topk is 1"])

@@ -179,6 +179,6 @@ class Backend(ProgramTest):
         self.rejected("run", "--backend", "tpu", words=["--backend", "tpu", "cpu|cuda"])
 
     def test_what_gpus_do_not_do_is_refused_by_name(self):
-        for options in [["--backward"], ["--z", "saved"], ["--inject", "lost-flag"]]:
+        for options in [["--backward"], ["--z", "saved"], ["--inject", "skip-replica-gradient"]]:
             self.rejected("run", "--backend", "cuda", *options,
                           words=[*options, "--backend cuda"])

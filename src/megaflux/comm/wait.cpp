@@ -72,7 +72,8 @@ void check_waits(const WaitConfig& waits) {
 uint32_t wait_for(const RankContext& ctx, const Awaited& awaited) {
   uint32_t seen = load_signal(awaited.word);
   if (!is_reached(seen, awaited.expected)) {
-    const std::chrono::duration<double> allowed = ctx.waits.deadline * ctx.waits.deadline_scale;
+    const std::chrono::duration<double> allowed =
+        ctx.waits.deadline * ctx.waits.deadline_scale / (awaited.is_impatient ? 2 : 1);
     const Clock::time_point begin = Clock::now();
     Backoff backoff(ctx.waits);
     for (;;) {

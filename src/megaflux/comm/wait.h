@@ -16,6 +16,8 @@ struct Awaited {
   uint32_t expected = 0;  // the wait ends once is_reached(*word, expected)
   int32_t peer = -1;      // rank that posts it; -1 = this rank
   int32_t index = -1;     // which tile, slot or token group; -1 = none
+  // Gives up at half the deadline, ahead of those who wait for what would follow.
+  bool is_impatient = false;
 };
 
 // Returns the value seen, read with acquire order. Spins briefly, then yields, then sleeps: a

@@ -69,7 +69,8 @@ __device__ __forceinline__ bool wait_until(const DeviceRank& self, const Awaited
     // Who enters waits for peers: who waits for what follows leaves the naming of the fault to it.
     const bool is_behind_entry =
         awaited.tag == WaitTag::kEntered || awaited.tag == WaitTag::kRankCounts;
-    const uint64_t allowed = self.group.deadline_ns << (is_behind_entry ? 1 : 0);
+    const uint64_t allowed =
+        self.group.deadline_ns << (is_behind_entry ? 1 : 0) >> (awaited.is_impatient ? 1 : 0);
     const uint64_t begin = cuda::ptx::get_sreg_globaltimer();
     for (uint32_t poll = 1;; ++poll) {
       const bool is_look = poll % kPollsPerLook == 0;

@@ -49,6 +49,9 @@ PlannedFields planned_of(const DeviceHeadFields& head, const PlanDims& dims) {
   return planned;
 }
 
+// Of no layer.
+constexpr SlotKey kNobodys = {.weight_version = 0, .layer = -1};
+
 SlotKey key_of(const DeviceHeadStep& step) {
   return {.weight_version = step.weight_version, .layer = step.layer};
 }
@@ -260,6 +263,9 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
   MF_CHECK(!keeps_replicas_ || key_of(step) == routed_for_, "compute: layer ", step.layer,
            ", weight version ", step.weight_version, "; its route was about layer ",
            routed_for_.layer, ", version ", routed_for_.weight_version);
+  // A slot that nobody fills keeps what it held before.
+  const ReplicaTransfer transfer =
+      fault_ == Fault::kStaleSlot ? ReplicaTransfer::kInPlace : transfer_;
   std::vector<ForwardInputs> inputs;
   for (size_t i = 0; i < sides_.size(); ++i) {
     const Side& side = sides_[i];
@@ -267,23 +273,27 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
         {.ranks = ranks.subspan(side.first, side.count),
          .planned = planned_,
          .layer = step.layer,
-         .slots = transfer_ == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
+         .slots = transfer == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
          .stages = stages_,
+         .fault = fault_,
          .trace = traces_.empty() ? TraceBuffer{} : traces_[i]});
     side.forward->check(group_->context(i), inputs.back());
   }
-  if (transfer_ == ReplicaTransfer::kStaged && mega_.replica_slots > 0) {
+  if (transfer == ReplicaTransfer::kStaged && mega_.replica_slots > 0) {
     launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
       const Side& side = sides_[device_idx];
-      side.distribute->launch(
-          context,
-          {.planned = planned_, .sources = side.forward->sources(step.layer), .layer = step.layer},
-          stream);
+      side.distribute->launch(context,
+                              {.planned = planned_,
+                               .sources = side.forward->sources(step.layer, fault_),
+                               .layer = step.layer},
+                              stream);
     });
   }
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     share_tokens(sides_[device_idx], ranks, stream);
     sides_[device_idx].forward->launch(context, inputs[device_idx], stream);
+    // What a fault has left in slots is nobody's.
+    if (keeps_replicas_ && fault_ != Fault::kNone) claim_slots(context, fields_, kNobodys, stream);
   });
 }
 

@@ -97,10 +97,12 @@ class DeviceSession {
   // kBadInput with the first violations if it is not legal for them, or calls a slot resident that
   // does not hold its expert.
   void put_plan(const Plan& from, const LoadTable& loads);
-  // How the next computes come by the weights of replicas, which stages they do alone, and into
-  // which buffers they trace, one a device.
+  // How the next computes come by the weights of replicas, which stages they do alone, which fault
+  // of a forward they commit, the same on every rank, and into which buffers they trace, one a
+  // device. What a faulty compute leaves in slots is not kept.
   void set_transfer(ReplicaTransfer transfer) { transfer_ = transfer; }
   void set_stages(ForwardStages stages) { stages_ = stages; }
+  void set_fault(Fault fault) { fault_ = fault; }
   void set_traces(std::vector<TraceBuffer> traces);
 
   // Collective, as the group's recover(), in whose place it is called: no slot is taken to be
@@ -150,6 +152,7 @@ class DeviceSession {
   SlotKey routed_for_;  // the weights that the last route was about
   ReplicaTransfer transfer_ = ReplicaTransfer::kPipelined;
   ForwardStages stages_ = ForwardStages::kWhole;
+  Fault fault_ = Fault::kNone;
   std::vector<TraceBuffer> traces_;  // [devices] or none
 };
 

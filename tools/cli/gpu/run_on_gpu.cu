@@ -99,6 +99,7 @@ class GpuRun final : public LayerRun {
         session_config(workload, options, task),
         [&](const Layout& layout) { return std::make_unique<LocalGroup>(local, layout); });
     session_->set_weights(0, owned);
+    session_->set_fault(task.fault);
     take_tensors();
     timer_.emplace(group());
     for (size_t i = 0; i < group().num_devices(); ++i) {

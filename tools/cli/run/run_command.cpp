@@ -191,12 +191,16 @@ void add_run_command(CLI::App& app, Invocation& invocation) {
       "run", "One MoE layer with fixed placement and with dynamic replication, checked.");
   add_run_options(*command, *options);
   command->footer("Families: " + fmt::format("{}", fmt::join(route_choices(), ", ")) + "\n" +
-                  "Faults: " + fmt::format("{}", fmt::join(fault_choices(), ", ")) + "\n\n" +
+                  "Faults: " + fmt::format("{}", fmt::join(fault_choices(), ", ")) + "\n" +
+                  "        skip-replica-gradient is of the backward, on --backend cpu alone;\n" +
+                  "        swap-k-order shows in 1 bf16 element of y in 20,000: take a million,\n" +
+                  "        as of --tokens 4096 --hidden 256\n\n" +
                   "Example: megaflux run\n"
                   "         megaflux run --hidden 2048 --inter 1408 --slots 4\n"
                   "         megaflux run --route zipf-k3 --experts 128 --topk 8 --json -\n"
                   "         megaflux run --inject stale-slot        must fail, and say why\n"
-                  "         megaflux run --backend cuda --slots 4   the forward, on GPU 0");
+                  "         megaflux run --backend cuda --slots 4   the forward, on GPU 0\n"
+                  "         megaflux run --backend cuda --inject lost-flag --deadline 2");
   command->callback([options, &invocation] {
     options->plan.owners_layer = trace_layer(*options);
     invocation.action = [options] { return run_layer(*options); };

@@ -83,8 +83,8 @@ void check_backend(const RunOptions& options) {
   MF_CHECK(!options.is_backward_asked, "--backward: is for --backend cpu", kForwardAlone);
   MF_CHECK(!options.is_z_given, "--z: ", options.z, " is for the backward of --backend cpu",
            kForwardAlone);
-  MF_CHECK(options.fault.empty(), "--inject: ", options.fault,
-           " breaks the executor of --backend cpu; --backend cuda has no faults to inject");
+  MF_CHECK(options.fault != "skip-replica-gradient", "--inject: ", options.fault,
+           " breaks the backward of --backend cpu", kForwardAlone);
   MF_CHECK(options.num_devices <= options.plan.num_ranks, "--devices: ", options.num_devices,
            " for --ranks ", options.plan.num_ranks, ", a device hosts at least one rank");
 }

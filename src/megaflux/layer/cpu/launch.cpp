@@ -80,13 +80,12 @@ const void* row_operand(const RoleView& view, const std::byte* pool_rows,
 }
 
 void await_rows(const RoleView& view, const Tile& tile) {
-  RankContext ctx = view.ctx;
   // Peers wait for what this rank then does not do; the flag that is lost shall be the one named.
-  if (view.launch.fault == Fault::kLostFlag) ctx.waits.deadline /= 2;
-  wait_for(ctx, {.tag = WaitTag::kXFull,
-                 .word = view.counter(view.ws.fields.tiles_pulled),
-                 .expected = static_cast<uint32_t>(tile.index) + 1,
-                 .index = tile.index});
+  wait_for(view.ctx, {.tag = WaitTag::kXFull,
+                      .word = view.counter(view.ws.fields.tiles_pulled),
+                      .expected = static_cast<uint32_t>(tile.index) + 1,
+                      .index = tile.index,
+                      .is_impatient = view.launch.fault == Fault::kLostFlag});
 }
 
 void finish_tile(const RoleView& view, const Tile& tile) {

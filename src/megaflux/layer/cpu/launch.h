@@ -9,8 +9,8 @@
 
 #include "megaflux/comm/entry_exit.h"
 #include "megaflux/comm/rank_context.h"
-#include "megaflux/layer/cpu/fault.h"
 #include "megaflux/layer/cpu/workspace.h"
+#include "megaflux/layer/fault.h"
 #include "megaflux/moe/load_table.h"
 #include "megaflux/moe/plan.h"
 #include "megaflux/moe/routing.h"

@@ -101,6 +101,8 @@ void check_launch(const MegaConfig& config, bool has_sources, const DeviceContex
            config.shape.num_experts, " experts");
   MF_CHECK(inputs.slots == SlotFill::kInPlace || config.replica_slots == 0 || has_sources,
            "slots: to be filled from the owners' weights, and no sources were given");
+  MF_CHECK(inputs.fault != Fault::kSkipReplicaGradient,
+           "fault: kSkipReplicaGradient is one of a backward, this is a forward");
   MF_CHECK(inputs.stages == ForwardStages::kWhole || config.max_tiles() <= config.pool_tiles(),
            "stages: the GEMMs alone need a pool of ", config.max_tiles(), " tiles, there are ",
            config.pool_tiles());
@@ -163,14 +165,19 @@ void MegaForward::set_weights(int32_t layer, std::span<const MegaWeights> weight
   set.weights.assign(weights.begin(), weights.end());
   set.maps = DeviceMemory::copy_of(current_device(), std::as_bytes(std::span(maps)));
   if (!sources.empty()) {
-    set.sources = DeviceMemory::copy_of(current_device(), std::as_bytes(sources));
+    std::vector<ExpertSource> round(sources.begin(), sources.end());
+    round.push_back(sources.front());
+    set.sources = DeviceMemory::copy_of(current_device(), std::as_bytes(std::span(round)));
   }
   layers_[layer] = std::move(set);
 }
 
-const ExpertSource* MegaForward::sources(int32_t layer) const {
+const ExpertSource* MegaForward::sources(int32_t layer, Fault fault) const {
   check_layer(layer);
-  return reinterpret_cast<const ExpertSource*>(layers_[layer].sources.data());
+  const DeviceMemory& memory = layers_[layer].sources;
+  if (memory.bytes() == 0) return nullptr;
+  const auto* const sources = reinterpret_cast<const ExpertSource*>(memory.data());
+  return fault == Fault::kWrongOwner ? sources + 1 : sources;
 }
 
 void MegaForward::check(const DeviceContext& context, const ForwardInputs& inputs) const {
@@ -192,7 +199,8 @@ void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inpu
   params.slots = inputs.slots;
   params.trace = inputs.trace;
   params.layer = inputs.layer;
-  params.sources = sources(inputs.layer);
+  params.fault = inputs.fault;
+  params.sources = sources(inputs.layer, inputs.fault);
   for (size_t i = 0; i < inputs.ranks.size(); ++i) {
     MegaRank& rank = params.ranks[i];
     rank.maps = reinterpret_cast<const MegaMaps*>(layer.maps.data()) + i;

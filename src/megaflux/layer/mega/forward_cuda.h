@@ -56,7 +56,8 @@ struct ForwardInputs {
   int32_t layer = 0;  // whose weights have been set
   SlotFill slots = SlotFill::kPulled;
   ForwardStages stages = ForwardStages::kWhole;
-  TraceBuffer trace = {};  // kernel_trace_device.cuh
+  Fault fault = Fault::kNone;  // one of a forward; slots that are to be stale are kInPlace
+  TraceBuffer trace = {};      // kernel_trace_device.cuh
 };
 
 // What a MegaForward serves: ranks of the current device, layers that share their slots and pools.
@@ -85,15 +86,16 @@ class MegaForward {
   const MegaConfig& config() const { return config_; }
   // Of one of the device's ranks.
   const SlotPool& slots(int32_t local_idx) const { return params_.ranks[local_idx].slots; }
-  // [E] in the device's memory; null if none were given.
-  const ExpertSource* sources(int32_t layer) const;
+  // [E] in the device's memory, what slots are filled from; null if none were given. Under
+  // kWrongOwner entry e is where expert e + 1 lies, and the last one where expert 0 does.
+  const ExpertSource* sources(int32_t layer, Fault fault = Fault::kNone) const;
 
  private:
   // What launches of a layer take in place of params_'.
   struct Layer {
     std::vector<MegaWeights> weights;  // [num_local]; none until they are set
     DeviceMemory maps;                 // MegaMaps [num_local]
-    DeviceMemory sources;              // ExpertSource [E] or none
+    DeviceMemory sources;              // ExpertSource [E + 1] or none; the last is the first again
   };
 
   void check_layer(int32_t layer) const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "megaflux/comm/device_context.h"
+#include "megaflux/layer/fault.h"
 #include "megaflux/layer/mega/kernel_trace_device.cuh"
 #include "megaflux/layer/mega/mega_fields.h"
 #include "megaflux/layer/mega/tensor_map_cuda.h"
@@ -49,6 +50,7 @@ struct ForwardParams {
   Activation activation;
   ForwardStages stages = ForwardStages::kWhole;
   SlotFill slots = SlotFill::kPulled;
+  Fault fault = Fault::kNone;
   bool is_gate_first = true;
   bool has_bias = false;  // a rank that owns nothing has biases in its slots alone
   int32_t num_experts = 0;

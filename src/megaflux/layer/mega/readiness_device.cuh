@@ -31,7 +31,13 @@ __device__ __forceinline__ bool await_task(const CtaView& cta, const Task& task)
     return await_tile(cta, WaitTag::kAFull, fields.a_full, task.tile, writers_of_a(params));
   }
   if (!cta.is_whole()) return true;
-  if (!await_tile(cta, WaitTag::kXFull, fields.x_full, task.tile, kTileRows)) return false;
+  // Others wait for what then does not follow; a flag that is lost shall be the one named.
+  const Awaited rows = {.tag = WaitTag::kXFull,
+                        .word = cta.counter(fields.x_full) + task.tile,
+                        .expected = kTileRows,
+                        .index = task.tile,
+                        .is_impatient = params.fault == Fault::kLostFlag};
+  if (!wait_for<kRankScope>(cta.self, rows)) return false;
   const int32_t before = task.tile - params.pool_tiles;  // had the place of A before
   return before < 0 ||
          await_tile(cta, WaitTag::kRingSlotFree, fields.o_done, before, readers_of_a(params));

@@ -2,7 +2,8 @@
 // token, in the order of their tickets. Math warps help once the list is done. Waits for y_count;
 // writes y.
 //
-// y_t = bf16(fma over k ascending of p_tk O, from 0), over the k whose id is an expert.
+// y_t = bf16(fma over k ascending of p_tk O, from 0), over the k whose id is an expert. Under
+// Fault::kSwapKOrder k descends.
 #pragma once
 
 #include "megaflux/layer/mega/arch/sm90/warp_device.cuh"
@@ -10,16 +11,28 @@
 
 namespace megaflux::mega {
 
-// One token's routing, spread over a warp: lane l has k = l and k = l + 32.
+// The results of a token in the order in which they are added: the n-th has k = first + n step.
+struct SumOrder {
+  int32_t first = 0;
+  int32_t step = 1;
+};
+__device__ __forceinline__ SumOrder sum_order(const CtaView& cta) {
+  if (cta.params.fault == Fault::kSwapKOrder) return {cta.rank.routing.topk - 1, -1};
+  return {};
+}
+
+// One token's routing, spread over a warp: lane l has the l-th and the l + 32nd of the order.
 class TokenRoutes {
  public:
   // What is loaded is looked at in settle(), so that other loads may be on their way with it.
   __device__ __forceinline__ TokenRoutes(const CtaView& cta, int32_t token, bool is_valid) {
     const RoutingView& routing = cta.rank.routing;
+    const SumOrder order = sum_order(cta);
 #pragma unroll
     for (int32_t half = 0; half < 2; ++half) {
-      const int32_t k = half * kWarp + lane_idx();
-      if (!is_valid || k >= routing.topk) continue;
+      const int32_t n = half * kWarp + lane_idx();
+      if (!is_valid || n >= routing.topk) continue;
+      const int32_t k = order.first + n * order.step;
       experts_[half] = routing.expert_at(token, k);
       weights_[half] = routing.topk_weights[int64_t{token} * routing.topk + k];
     }
@@ -32,18 +45,18 @@ class TokenRoutes {
       is_routed_[half] = __ballot_sync(~0u, routed);
     }
   }
-  __device__ __forceinline__ bool has(int32_t k) const {
-    return ((k < kWarp ? is_routed_[0] : is_routed_[1]) >> k % kWarp & 1) != 0;
+  __device__ __forceinline__ bool has(int32_t n) const {
+    return ((n < kWarp ? is_routed_[0] : is_routed_[1]) >> n % kWarp & 1) != 0;
   }
   // All lanes.
-  __device__ __forceinline__ float weight(int32_t k) const {
-    return __shfl_sync(~0u, k < kWarp ? weights_[0] : weights_[1], k % kWarp);
+  __device__ __forceinline__ float weight(int32_t n) const {
+    return __shfl_sync(~0u, n < kWarp ? weights_[0] : weights_[1], n % kWarp);
   }
 
  private:
   int64_t experts_[2] = {-1, -1};
   float weights_[2] = {0, 0};
-  uint32_t is_routed_[2] = {0, 0};  // bit l: k = l (+ 32) goes to an expert
+  uint32_t is_routed_[2] = {0, 0};  // bit l: the l-th (+ 32) goes to an expert
 };
 
 // This lane's share of the rows that the tokens counted with `token` are routed to.
@@ -136,10 +149,12 @@ struct CommSums {
   static constexpr int32_t kAtOnce = 4, kRuns = 2;
 };
 
-// One warp: the columns from `first` on that fit, of a token with these results [K, H].
+// One warp: the columns from `first` on that fit, of a token whose results stand `stride` elements
+// apart in their order.
 template <class Shape>
 __device__ __forceinline__ void sum_columns(const CtaView& cta, const TokenRoutes& routes,
-                                            const Bf16* results, Bf16* y, int32_t first) {
+                                            const Bf16* results, int32_t stride, Bf16* y,
+                                            int32_t first) {
   constexpr int32_t kAtOnce = Shape::kAtOnce, kRuns = Shape::kRuns;
   const int32_t hidden = cta.params.hidden, topk = cta.rank.routing.topk;
   ColumnSums<kRuns> sums(first, hidden);
@@ -148,13 +163,13 @@ __device__ __forceinline__ void sum_columns(const CtaView& cta, const TokenRoute
     uint4 values[kAtOnce][kRuns];
 #pragma unroll
     for (int32_t u = 0; u < kAtOnce; ++u) {
-      const int32_t k = begin + u;
-      if (k < topk && routes.has(k)) sums.load(results + int64_t{k} * hidden, values[u]);
+      const int32_t n = begin + u;
+      if (n < topk && routes.has(n)) sums.load(results + int64_t{n} * stride, values[u]);
     }
 #pragma unroll
     for (int32_t u = 0; u < kAtOnce; ++u) {
-      const int32_t k = begin + u;
-      if (k < topk && routes.has(k)) sums.add(routes.weight(k), values[u]);
+      const int32_t n = begin + u;
+      if (n < topk && routes.has(n)) sums.add(routes.weight(n), values[u]);
     }
   }
   sums.store(y);
@@ -191,6 +206,7 @@ __device__ __forceinline__ void sum_tokens(const CtaView& cta, Tracer& tracer) {
   const bool is_cut = num_tokens < cta.self.num_ctas * kWarpsThatSum;
   const int32_t columns = is_cut ? kSliceColumns : hidden;
   const int32_t num_slices = ceil_div(hidden, columns);
+  const SumOrder order = sum_order(cta);
   SliceTickets tickets(cta);
   for (int32_t ticket = tickets.take(); ticket < num_tokens * num_slices; ticket = tickets.take()) {
     tracer.begin();
@@ -198,11 +214,12 @@ __device__ __forceinline__ void sum_tokens(const CtaView& cta, Tracer& tracer) {
     TokenRoutes routes(cta, token, token < num_valid);
     if (!await_results(cta, token, num_valid, routes)) return;
     const int64_t row = int64_t{token} * hidden;
-    const Bf16* const results = cta.self.own(cta.params.fields.results) + row * routing.topk;
+    const Bf16* const results =
+        cta.self.own(cta.params.fields.results) + row * routing.topk + order.first * hidden;
     const int32_t first = ticket % num_slices * columns, end = min(first + columns, hidden);
 #pragma unroll 1  // one run's loads on their way are what the registers hold
     for (int32_t column = first; column < end; column += ColumnSums<Shape::kRuns>::kColumns) {
-      sum_columns<Shape>(cta, routes, results, cta.rank.y + row, column);
+      sum_columns<Shape>(cta, routes, results, order.step * hidden, cta.rank.y + row, column);
     }
     tracer.end(TraceKind::kSum, token);
   }

@@ -50,13 +50,14 @@ __device__ inline RowOrigin find_origin(const CtaView& cta, int32_t tile, int32_
 }
 
 // The row of piece `index` that is this lane's: writes down where it comes from, and returns where
-// it lies now, null for padding.
+// it lies now, null for what becomes zeros.
 __device__ inline const Bf16* find_row(const CtaView& cta, int32_t index) {
   const int32_t tile = index / kTilePieces;
   const int32_t row = index % kTilePieces * kPieceRows + lane_idx() % kPieceRows;
   const RowOrigin origin = find_origin(cta, tile, row);
   cta.space(cta.params.space.origins)[int64_t{tile} * kTileRows + row] = origin;
-  if (origin.source < 0) return nullptr;
+  const bool is_dropped = cta.params.fault == Fault::kDropRow && tile == 0 && row == 0;
+  if (origin.source < 0 || is_dropped) return nullptr;
   const Bf16* const x = origin.source == cta.self.rank
                             ? cta.rank.x
                             : cta.self.group.heap.at(origin.source, cta.params.fields.tokens);
@@ -96,7 +97,7 @@ __device__ __forceinline__ void copy_row(Bf16* row, const Bf16* source, int32_t 
   }
 }
 
-// Calls copy(to, from) for each row of a piece, all lanes together; padding becomes zeros. Lane
+// Calls copy(to, from) for each row of a piece, all lanes together, or writes zeros. Lane
 // first_lane + r has where row r lies.
 template <class Copy>
 __device__ __forceinline__ void visit_rows(const CtaView& cta, int32_t index, const Bf16* row,
@@ -127,6 +128,18 @@ __device__ __forceinline__ int32_t num_first_pieces(const CtaView& cta) {
   return cta.pulled().num_runs == 0 ? num_rows : min(num_rows, cta.space(params.space.runs)->begin);
 }
 
+// A word and what it counts up by.
+struct Count {
+  uint32_t* word = nullptr;
+  uint32_t amount = 0;
+};
+
+// That the rows of a piece have arrived.
+__device__ __forceinline__ Count count_of_rows(const CtaView& cta, int32_t tile) {
+  return {cta.counter(cta.params.fields.x_full) + tile,
+          cta.params.fault == Fault::kLostFlag ? 0u : uint32_t{kPieceRows}};
+}
+
 // One math warp, the `warp`th of its CTA's.
 __device__ inline void bring_first_rows(const CtaView& cta, int32_t warp, Tracer& tracer) {
   const int32_t index = warp * cta.self.num_ctas + cta.self.cta;
@@ -137,15 +150,10 @@ __device__ inline void bring_first_rows(const CtaView& cta, int32_t warp, Tracer
              [&](Bf16* to, const Bf16* from) { copy_row(to, from, cta.params.hidden); });
   __syncwarp();
   const int32_t tile = index / kTilePieces;
-  if (lane_idx() == 0) count_tile(cta, cta.params.fields.x_full, tile, kPieceRows);
+  const Count rows = count_of_rows(cta, tile);
+  if (lane_idx() == 0) count_signal<kRankScope>(cta.self, rows.word, rows.amount);
   tracer.end(TraceKind::kBring, tile);
 }
-
-// A word and what it counts up by.
-struct Count {
-  uint32_t* word = nullptr;
-  uint32_t amount = 0;
-};
 
 // Lane 0 of a comm warp: moves pieces, and counts one once it is in place, which it waits for while
 // the next one is on its way.
@@ -251,7 +259,7 @@ __device__ __forceinline__ bool bring_piece(const CtaView& cta, PieceMover& move
     if (is_mover) mover.copy(to, from, row_bytes);
   });
   __syncwarp();
-  if (is_mover) mover.end({cta.counter(cta.params.fields.x_full) + tile, kPieceRows});
+  if (is_mover) mover.end(count_of_rows(cta, tile));
   return true;
 }
 
