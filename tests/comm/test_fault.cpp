@@ -5,6 +5,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "comm/toy_launch.h"
 #include "megaflux/base/check.h"
@@ -76,6 +77,24 @@ TEST_P(FaultTest, ARankNeverArrives) {
     }
     expect_poisoned_then_recover("timed out");
   }
+}
+
+// Although it has waited the shortest.
+TEST_P(FaultTest, AnImpatientWaitIsTheOneNamed) {
+  uint32_t never = 0;
+  EXPECT_THROW(group_.run([&](RankContext& ctx) {
+    ctx.waits.deadline = 2s;
+    const bool is_impatient = ctx.rank == 1 && ctx.role == Role::kCompute;
+    if (is_impatient) std::this_thread::sleep_for(200ms);
+    wait_for(ctx, {.tag = is_impatient ? WaitTag::kXFull : WaitTag::kAFull,
+                   .word = &never,
+                   .expected = 1,
+                   .index = 7,
+                   .is_impatient = is_impatient});
+  }),
+               Error);
+  expect_poisoned_then_recover(
+      "rank 1 (compute) timed out in epoch 4294967293: waiting for x_full[7]");
 }
 
 TEST_P(FaultTest, ARankDiesBeforeItsEntry) {
