@@ -6,7 +6,8 @@ Fixed expert placement, unfused: permute -> all_to_all -> sort -> grouped_mm -> 
     torchrun --nproc_per_node 2 torch_ep.py --hidden 4096 --inter 1536 --experts 128 --topk 8 --tokens 4096
     torchrun --nproc_per_node 2 torch_ep.py --hidden 4096 --inter 1536 --experts 128 --ids routing.npz
 
-Written for this project and unchanged since the stock figures were first measured with it (November 2026, PyTorch 2.11).
+Written for this project; the layer and how it is timed are unchanged since the stock figures were first measured
+(November 2026, PyTorch 2.11).
 
 Prints, per routing, the median over --iters of the slowest rank's time for forward and for forward+backward (random
 dY), the rank imbalance max/mean, and kappa = E * sum_e (c_e / sum c)^2. The zipf families here ask for kappa of the
@@ -18,6 +19,26 @@ import argparse
 import json
 import math
 import os
+
+
+def parse_arguments():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--hidden", type=int, default=2048)
+    ap.add_argument("--inter", type=int, default=768)
+    ap.add_argument("--experts", type=int, default=128)
+    ap.add_argument("--topk", type=int, default=8)
+    ap.add_argument("--tokens", type=int, nargs="+", default=[4096, 16384])
+    ap.add_argument("--iters", type=int, default=20)
+    ap.add_argument("--json", help="append one JSON line a routing, with every iteration's times")
+    ap.add_argument("--ids", help=".npz with topk_ids and rank_offsets; replaces --tokens and the drawn families")
+    args = ap.parse_args()
+    if "RANK" not in os.environ:
+        ap.error("RANK: not set, as torchrun sets it for the process of each GPU")
+    return args
+
+
+# Ahead of PyTorch: --help, and what is wrong with the options, take none.
+ARGUMENTS = parse_arguments() if __name__ == "__main__" else None
 
 import torch
 import torch.distributed as dist
@@ -115,17 +136,7 @@ def median(values):
     return sorted(values)[len(values) // 2]
 
 
-def main():
-    ap = argparse.ArgumentParser()
-    ap.add_argument("--hidden", type=int, default=2048)
-    ap.add_argument("--inter", type=int, default=768)
-    ap.add_argument("--experts", type=int, default=128)
-    ap.add_argument("--topk", type=int, default=8)
-    ap.add_argument("--tokens", type=int, nargs="+", default=[4096, 16384])
-    ap.add_argument("--iters", type=int, default=20)
-    ap.add_argument("--json", help="append one JSON line a routing, with every iteration's times")
-    ap.add_argument("--ids", help=".npz with topk_ids and rank_offsets; replaces --tokens and the drawn families")
-    args = ap.parse_args()
+def main(args):
     rank = int(os.environ["RANK"])
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
@@ -171,4 +182,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGUMENTS)

@@ -17,6 +17,7 @@ import argparse
 import datetime
 import json
 import math
+import multiprocessing
 import multiprocessing.connection
 import os
 import select
@@ -25,13 +26,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
-
-import torch
-import torch.distributed as dist
-import torch.multiprocessing
-
-import torch_ep
 
 
 class Ours:
@@ -77,74 +71,16 @@ class Ours:
             self.process.wait()
 
 
-class TorchRank:
-    """One rank of torch, in a process of its own: T K rows in expert order for the GEMMs, T tokens for the layer."""
-
-    def __init__(self, args, rank, routes):
-        def draw(*shape, scale=1.0):
-            return ((torch.rand(*shape, device="cuda") * 2 - 1) * scale).bfloat16()
-
-        local = args.experts // args.ranks
-        self.rank, self.ranks, self.experts = rank, args.ranks, args.experts
-        self.w13 = draw(local, 2 * args.inter, args.hidden, scale=0.05)
-        self.w2 = draw(local, args.hidden, args.inter, scale=0.05)
-        self.tokens = draw(args.tokens, args.hidden)
-        self.ids = torch_ep.ids_from_file(routes, rank, "cuda")
-        self.weights = torch.rand(args.tokens, args.topk, device="cuda")
-        if "gemms" in args.what:
-            self.x = self.tokens[torch.argsort(self.ids.view(-1), stable=True) // args.topk]
-            self.a = draw(args.tokens * args.topk, args.inter)
-            self.offs = torch.bincount(self.ids.view(-1), minlength=args.experts).cumsum(0).to(torch.int32)
-
-    def gemms(self):
-        torch_ep.grouped_mm(self.x, self.w13.transpose(1, 2), offs=self.offs)
-        torch_ep.grouped_mm(self.a, self.w2.transpose(1, 2), offs=self.offs)
-
-    def layer(self):
-        torch_ep.moe(self.tokens, self.ids, self.weights, self.w13, self.w2, self.experts, self.ranks)
-
-    @torch.no_grad()
-    def ms(self, what, launches, lead):
-        run = getattr(self, what)
-        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
-        for _ in range(lead):
-            run()
-        dist.barrier(device_ids=[self.rank])
-        begin.record()
-        for _ in range(launches):
-            run()
-        end.record()
-        torch.cuda.synchronize()
-        return begin.elapsed_time(end) / launches
-
-
-def serve_rank(rank, args, folder, questions):
-    """Body of a rank's process: answers (what, launches, lead) with milliseconds until it is told None."""
-    try:
-        # Multicast is left out, as on the other side.
-        os.environ["NCCL_NVLS_ENABLE"] = "0"
-        torch.cuda.set_device(rank)
-        dist.init_process_group("nccl", init_method=f"file://{folder}/meet", rank=rank, world_size=args.ranks,
-                                device_id=torch.device("cuda", rank), timeout=datetime.timedelta(seconds=args.deadline))
-        side = TorchRank(args, rank, f"{folder}/routes.npz")
-        questions.send(f"GPU-{torch.cuda.get_device_properties(rank).uuid}")
-        while (question := questions.recv()) is not None:
-            questions.send(side.ms(*question))
-        dist.destroy_process_group()
-    except Exception:  # whatever it is, the one who asks has to learn of it
-        questions.send(RuntimeError(f"torch, rank {rank}: {traceback.format_exc()}"))
-
-
 class Torch:
-    """All ranks of torch."""
+    """All ranks of torch; `serve` is the body of a rank's process."""
 
-    def __init__(self, args, folder):
-        context = torch.multiprocessing.get_context("spawn")
+    def __init__(self, args, folder, serve):
+        context = multiprocessing.get_context("spawn")
         self.deadline = args.deadline
         self.pipes, self.processes = [], []
         for rank in range(args.ranks):
             ours, theirs = context.Pipe()
-            process = context.Process(target=serve_rank, args=(rank, args, folder, theirs), daemon=True)
+            process = context.Process(target=serve, args=(rank, args, folder, theirs), daemon=True)
             process.start()
             theirs.close()  # so that a process that ends is the end of its pipe
             self.pipes.append(ours)
@@ -224,12 +160,12 @@ def report(args, what, pairs, uuid):
                             ("layer_ms", ours, "ms", mega, [b for _, b in pairs])], uuid)
 
 
-def compare(args, folder):
+def compare(args, folder, serve):
     ours = Ours(args, f"{folder}/routes.npz")
     stock = None
     try:
         ours.wait_ready()  # the ids are there
-        stock = Torch(args, folder)
+        stock = Torch(args, folder, serve)
         uuid = stock.answers()[0]
         for what in args.what:
             warm_up = [side.ms(what, args.launches, args.launches) for side in (stock, ours)]
@@ -243,16 +179,16 @@ def compare(args, folder):
             stock.close()
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="megaflux, of a build of preset cuda")
     for name, default in (("ranks", 1), ("hidden", 4096), ("inter", 1536), ("experts", 16), ("topk", 8), ("tokens", 8192),
                           ("slots", 0), ("num-sms", 0), ("pairs", 10), ("launches", 10), ("lead-ms", 150),
                           ("deadline", 120)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--route", default="balanced")
     parser.add_argument("--trace", help="whose counts a real-* route scales")
-    parser.add_argument("--planner", default="fixed")
+    parser.add_argument("--planner", default="fixed", help="ours; stock has every expert on its owner")
     parser.add_argument("--what", nargs="+", choices=["gemms", "layer"], help="default: layer; with one rank gemms")
     parser.add_argument("--commit", default="")
     parser.add_argument("--out")
@@ -262,11 +198,20 @@ def main():
         parser.error(f"--what: gemms takes --ranks 1, there are {args.ranks}")
     if args.ranks < 1 or args.experts % args.ranks:
         parser.error(f"--experts: {args.experts} is no multiple of --ranks {args.ranks}, as the stock layer needs")
-    if args.ranks > torch.cuda.device_count():
-        parser.error(f"--ranks: {args.ranks} is outside [1, {torch.cuda.device_count()}], the GPUs of this machine")
+    return parser, args
+
+
+def main():
+    parser, args = parse_arguments()
+    try:
+        import torch_rank  # behind the arguments: --help, and what is wrong with them, take no PyTorch
+    except ModuleNotFoundError as error:
+        sys.exit(f"torch_forward.py: {error}; the stock side takes a Python with PyTorch")
+    if args.ranks > torch_rank.num_gpus():
+        parser.error(f"--ranks: {args.ranks} is outside [1, {torch_rank.num_gpus()}], the GPUs of this machine")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            compare(args, folder)
+            compare(args, folder, torch_rank.serve_rank)
         except (RuntimeError, OSError) as error:
             sys.exit(f"torch_forward.py: {error}")
 

@@ -7,6 +7,7 @@ small. Standard library only.
 """
 import argparse
 import json
+import pathlib
 import sys
 from collections import defaultdict
 
@@ -18,6 +19,7 @@ COLOURS = {
 }
 LANES = ("comm", "producer", "math 0", "math 1", "storer")
 ROW, GAP, LEFT, WIDTH, TOP = 13, 12, 110, 900, 40
+STEPS, MOST_STEPS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000), 12  # of the axis, in microseconds
 
 
 def kind_of(name):
@@ -36,17 +38,9 @@ def merged(spans):
     return runs
 
 
-def read_events(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)["traceEvents"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        sys.exit(f"forward_picture.py: {path}: no timeline of forward_trace: {error!r}")
-
-
-def read(path, ctas):
+def spans_of(events, ctas):
+    """Spans of a lane of a CTA, {(cta, lane): [(begin, end, kind)]}."""
     lanes, names = defaultdict(list), {}
-    events = read_events(path)
     for event in events:
         if event["ph"] == "M" and event["name"] == "thread_name":
             names[event["pid"], event["tid"]] = event["args"]["name"]
@@ -54,6 +48,17 @@ def read(path, ctas):
         if event["ph"] == "X" and event["pid"] in ctas:
             lane = names[event["pid"], event["tid"]]
             lanes[event["pid"], lane].append((event["ts"], event["ts"] + event["dur"], kind_of(event["name"])))
+    return lanes
+
+
+def read(path, ctas):
+    try:
+        with open(path, encoding="utf-8") as file:
+            lanes = spans_of(json.load(file)["traceEvents"], ctas)
+    except OSError as error:
+        sys.exit(f"forward_picture.py: {path}: {error.strerror}")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        sys.exit(f"forward_picture.py: {path}: no timeline of forward_trace: {error!r}")
     missing = ctas - {cta for cta, _ in lanes}
     if missing:
         sys.exit(f"forward_picture.py: --ctas: {path} has no spans of {', '.join(map(str, sorted(missing)))}")
@@ -80,7 +85,7 @@ def draw(lanes, ctas, end):
 
 
 def axis(end, height):
-    step = next(s for s in (10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if end / s <= 12)
+    step = next(s for s in STEPS if end / s <= MOST_STEPS)
     for us in range(0, int(end) + 1, step):
         x = LEFT + us * WIDTH / end
         yield f'<line x1="{x:.1f}" y1="{TOP - 6}" x2="{x:.1f}" y2="{height - 14}" stroke="#eee"/>'
@@ -102,15 +107,17 @@ def main():
     parser.add_argument("--ctas", type=int, nargs="+", default=[0])
     parser.add_argument("--end", type=float, required=True, help="microseconds shown")
     args = parser.parse_args()
-    if args.end <= 0:
-        parser.error(f"--end: {args.end:g} is not above 0")
+    if not 0 < args.end <= STEPS[-1] * MOST_STEPS:
+        parser.error(f"--end: {args.end:g} is outside (0, {STEPS[-1] * MOST_STEPS}]")
     spans, used, height = draw(read(args.trace, set(args.ctas)), args.ctas, args.end)
     height += 16
-    with open(args.out, "w", encoding="utf-8") as out:
-        out.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 20}" height="{height}" '
-                  f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>')
-        out.write("\n".join([*axis(args.end, height), *spans, *legend(used)]))
-        out.write("</svg>\n")
+    head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 20}" height="{height}" '
+            f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>')
+    body = "\n".join([*axis(args.end, height), *spans, *legend(used)])
+    try:
+        pathlib.Path(args.out).write_text(f"{head}{body}</svg>\n", encoding="utf-8")
+    except OSError as error:
+        sys.exit(f"forward_picture.py: {args.out}: {error.strerror}")
 
 
 if __name__ == "__main__":

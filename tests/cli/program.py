@@ -19,10 +19,9 @@ DATA_DIR = SOURCE_DIR / "data"
 SKEWED = "900,700,120,100,90,80,60,50"
 
 
-def imported(name, folder=".", stand_ins=()):
-    """The module `name` of bench/, with stand-ins for what is not installed here."""
-    with unittest.mock.patch.dict(sys.modules, {module: unittest.mock.MagicMock() for module in stand_ins}), \
-            unittest.mock.patch.object(sys, "path", [str(SOURCE_DIR / "bench" / folder), *sys.path]):
+def imported(name, folder="."):
+    """The module `name` of bench/."""
+    with unittest.mock.patch.object(sys, "path", [str(SOURCE_DIR / "bench" / folder), *sys.path]):
         return importlib.import_module(name)
 
 

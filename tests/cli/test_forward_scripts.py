@@ -3,14 +3,49 @@
 import argparse
 import contextlib
 import io
+import json
 import multiprocessing
+import subprocess
 import sys
 import threading
+import unittest
 import unittest.mock
 
-from program import ProgramTest, imported
+from program import SOURCE_DIR, ProgramTest, imported
 
-TORCH = ("torch", "torch.distributed", "torch.multiprocessing", "torch_ep")
+
+class EveryScript(unittest.TestCase):
+    """Whoever wants to know the options of a script of bench/ needs nothing but Python."""
+
+    def call(self, script, *arguments):
+        # -S: without what is installed beside the standard library.
+        return subprocess.run([sys.executable, "-S", str(script), *arguments], capture_output=True, text=True, timeout=60)
+
+    def test_help_and_wrong_options(self):
+        scripts = [path for path in (SOURCE_DIR / "bench").rglob("*.py") if "add_argument" in path.read_text()]
+        self.assertGreaterEqual(len(scripts), 5)
+        for script in scripts:
+            with self.subTest(script=script.name):
+                shown = self.call(script, "--help")
+                self.assertEqual(0, shown.returncode, shown.stderr)
+                self.assertIn(f"usage: {script.name}", shown.stdout)
+                wrong = self.call(script, "--no-such-option")
+                self.assertEqual(2, wrong.returncode, wrong.stderr)
+                self.assertIn(f"{script.name}: error:", wrong.stderr)
+
+    def test_stock_without_pytorch_says_so(self):
+        told = self.call(SOURCE_DIR / "bench/baselines/torch_forward.py", "megaflux", "--ranks", "1")
+        self.assertEqual(1, told.returncode)
+        self.assertEqual("torch_forward.py: No module named 'torch'; the stock side takes a Python with PyTorch\n", told.stderr)
+        ended = imported("cell_runner").Ended(told.returncode, told.stdout, told.stderr)
+        self.assertEqual("not run: its Python has no torch", imported("cell_runner").why_no_figures(ended, 1))
+
+
+def doubled(rank, args, folder, questions):
+    """A rank that answers with twice the launches it was asked for, and a rank more."""
+    questions.send(f"GPU-{rank}")
+    while (question := questions.recv()) is not None:
+        questions.send(2 * question[1] + rank)
 
 
 class Sides(ProgramTest):
@@ -18,7 +53,7 @@ class Sides(ProgramTest):
 
     def setUp(self):
         super().setUp()
-        self.script = imported("torch_forward", "baselines", TORCH)
+        self.script = imported("torch_forward", "baselines")
 
     def ours(self, body, deadline=5):
         program = self.write("megaflux", f"#!{sys.executable}\nimport sys, time\n{body}\n")
@@ -67,6 +102,14 @@ class Sides(ProgramTest):
     def test_the_slowest_rank_counts(self):
         side = self.torch_side(*(lambda pipe, ms=ms: pipe.send(ms + pipe.recv()[1]) for ms in (1, 5, 3)))
         self.assertEqual(15, side.ms("layer", 10, 0))
+
+    def test_ranks_are_processes(self):
+        side = self.script.Torch(argparse.Namespace(ranks=2, deadline=60), str(self.folder), doubled)
+        self.addCleanup(side.close)
+        self.assertEqual(["GPU-0", "GPU-1"], side.answers())
+        self.assertEqual(21, side.ms("layer", 10, 0))
+        side.close()
+        self.assertEqual([0, 0], [process.exitcode for process in side.processes])
 
     def test_a_rank_fails_ends_or_is_silent(self):
         def failing(pipe):
@@ -132,3 +175,37 @@ class Table(ProgramTest):
                                (("--data", "none"), "--data: there is no"),
                                (("--out", str(self.folder)), f"--out: {self.folder}: Is a directory")):
             self.assertIn(words, self.table(*options, body="raise ValueError('it ran')", status=2))
+
+
+class Picture(ProgramTest):
+    """forward_picture.py: what it draws, and what it says of files that are no timelines."""
+
+    def draw(self, text, *options, status=0):
+        trace, out = self.write("trace.json", text), self.folder / "out.svg"
+        script, err = imported("forward_picture", "gpu"), io.StringIO()
+        arguments = ["forward_picture.py", str(trace), str(out), "--end", "40", *options]
+        with unittest.mock.patch.object(sys, "argv", arguments), contextlib.redirect_stderr(err):
+            try:
+                script.main()
+                found = 0
+            except SystemExit as end:
+                found, said = (end.code, err.getvalue()) if isinstance(end.code, int) else (1, end.code)
+        self.assertEqual(status, found)
+        return out.read_text() if found == 0 else said
+
+    def test_spans_become_bars(self):
+        name = {"ph": "M", "name": "thread_name", "pid": 3, "tid": 2, "args": {"name": "math 0"}}
+        span = {"ph": "X", "pid": 3, "tid": 2, "ts": 10.0, "dur": 20.0, "name": "multiply fc1 7"}
+        text = json.dumps({"traceEvents": [span, name]})
+        drawn = self.draw(text, "--ctas", "3")
+        self.assertIn(f'x="{110 + 10 * 900 / 40:.1f}"', drawn)
+        self.assertIn(f'width="{20 * 900 / 40:.1f}"', drawn)
+        self.assertIn("--ctas: ", self.draw(text, "--ctas", "3", "5", status=1))
+        for end in ("0", "nan", "1e9"):
+            self.assertIn("--end: ", self.draw(text, "--end", end, status=2))
+
+    def test_what_is_no_timeline_is_named(self):
+        for text in ("", "{}", "[]", "3", '{"traceEvents": 3}', '{"traceEvents": [3]}', '{"traceEvents": [{}]}',
+                     '{"traceEvents": [{"ph": "X", "pid": 0, "tid": 1, "name": "sum"}]}'):
+            with self.subTest(text=text):
+                self.assertIn("trace.json: no timeline of forward_trace", self.draw(text, status=1))
