@@ -74,7 +74,7 @@ class ReportTest(ProgramTest):
         self.assertTrue(trace["has_sources"])
         for name in ["rows", "kappa", "imbalance_before", "imbalance_after", "tau_ratio", "copies",
                      "moved_rows", "moved_bytes", "remote_before", "remote_after", "peak_before",
-                     "peak_after", "fixed_us", "planned_us", "ideal_us", "routed_ideal_us",
+                     "peak_after", "fixed_us", "planned_us", "ideal_us", "second_ideal_us",
                      "plan_us"]:
             self.assertEqual(len(report.array("cells", name)), cells, name)
         before, after = report.array("cells", "imbalance_before"), report.array("cells", "imbalance_after")

@@ -32,12 +32,12 @@ class Simulate(ProgramTest):
         for row in trace["rows"]:
             for key in ("imbalance", "copies", "replicas", "moved_bytes", "moved_rows", "remote_rows",
                         "pair_rows", "pair_bytes", "peak_rows", "plan_us", "layer_us", "ideal_us",
-                        "routed_ideal_us", "kappa", "maxvio", "total_rows"):
+                        "second_ideal_us", "kappa", "maxvio", "total_rows"):
                 self.assertEqual(set(row[key]), SPREAD, key)
             self.assertEqual(len(row["layers"]), 4)
             self.assertGreaterEqual(row["imbalance"]["median"], 1)
-            self.assertLessEqual(row["share_of_ideal"], row["share_of_routed_ideal"])
-            self.assertLessEqual(row["share_of_routed_ideal"], 1)
+            self.assertLessEqual(row["share_of_ideal"], row["share_of_second_ideal"])
+            self.assertLessEqual(row["share_of_second_ideal"], 1)
             self.assertAlmostEqual(row["balancedness"]["worst"], 1 / row["imbalance"]["max"], places=4)
             self.assertEqual(row["over_budget"], row["slots_needed"] > 2)
         self.assertEqual(sum(row["best"] for row in trace["rows"]), 1)

@@ -54,9 +54,9 @@ RC_GTEST_PROP(StepSimulatorProperty, RowsAreConservedAndIdealsAreBounds, ()) {
   RC_ASSERT(sum_of(simulator.load_rows_fixed()) == step.loads.total_rows());
   RC_ASSERT(figures.imbalance >= 1 - 1e-9);
   RC_ASSERT(figures.imbalance <= step.loads.num_ranks() + 1e-9);
-  RC_ASSERT(*figures.ideal_ns <= *figures.routed_ideal_ns);
-  RC_ASSERT(*figures.routed_ideal_ns <= *figures.planned_ns);
-  RC_ASSERT(*figures.routed_ideal_ns <= *figures.fixed_ns);
+  RC_ASSERT(*figures.ideal_ns <= *figures.second_ideal_ns);
+  RC_ASSERT(*figures.second_ideal_ns <= *figures.planned_ns);
+  RC_ASSERT(*figures.second_ideal_ns <= *figures.fixed_ns);
   RC_ASSERT(*figures.remote_rows >= *figures.pair_rows);
   RC_ASSERT(*figures.remote_rows <= step.loads.total_rows());
   RC_ASSERT(figures.moved_rows <= step.loads.total_rows());

@@ -61,7 +61,7 @@ TEST(StepSimulator, HandCheckedTimes) {
   const StepFigures& figures = simulator.simulate(LoadTable(2, 2, rows));
   EXPECT_EQ(figures.fixed_ns, 9000u);
   EXPECT_EQ(figures.ideal_ns, 4500u);
-  EXPECT_EQ(figures.routed_ideal_ns, 5000u);
+  EXPECT_EQ(figures.second_ideal_ns, 5000u);
   // Rank 1 waits 5 us + 100 ns for the weights, computes 4 or 5 rows, and has no owned block.
   EXPECT_EQ(figures.planned_ns, simulator.report().predicted_ns);
   EXPECT_GE(*figures.planned_ns, 4000u + 5100 + 300);

@@ -51,7 +51,7 @@ double max_violation_of(const LoadTable& loads) {
 
 LoadSamples::LoadSamples(size_t num_cells) {
   for (auto* column : {&total_rows, &kappa, &max_violation, &imbalance, &peak_rows, &remote_rows,
-                       &pair_rows, &fixed_us, &ideal_us, &routed_ideal_us}) {
+                       &pair_rows, &fixed_us, &ideal_us, &second_ideal_us}) {
     column->assign(num_cells, kNull);
   }
 }
@@ -67,7 +67,7 @@ void LoadSamples::set(size_t cell, const LoadTable& loads, const StepFigures& fi
   pair_rows[cell] = sample_of(figures.pair_rows_fixed);
   fixed_us[cell] = sample_of(figures.fixed_ns, 1e-3);
   ideal_us[cell] = sample_of(figures.ideal_ns, 1e-3);
-  routed_ideal_us[cell] = sample_of(figures.routed_ideal_ns, 1e-3);
+  second_ideal_us[cell] = sample_of(figures.second_ideal_ns, 1e-3);
 }
 
 void LoadSamples::summarise(SweepRow& row) const {
@@ -81,7 +81,7 @@ void LoadSamples::summarise(SweepRow& row) const {
   row.pair_rows_fixed = spread_if_any(pair_rows);
   row.fixed_us = spread_if_any(fixed_us);
   row.ideal_us = spread_if_any(ideal_us);
-  row.routed_ideal_us = spread_if_any(routed_ideal_us);
+  row.second_ideal_us = spread_if_any(second_ideal_us);
 }
 
 PlanSamples::PlanSamples(size_t num_cells) : slots_needed(num_cells, -1), moves_owners(num_cells) {

@@ -18,7 +18,7 @@ struct LoadSamples {
 
   std::vector<float> total_rows, kappa, max_violation, imbalance, peak_rows;
   std::vector<float> remote_rows, pair_rows;               // -1 = null
-  std::vector<float> fixed_us, ideal_us, routed_ideal_us;  // -1 = null
+  std::vector<float> fixed_us, ideal_us, second_ideal_us;  // -1 = null
 };
 
 // What one planner did.

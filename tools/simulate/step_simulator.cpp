@@ -243,7 +243,7 @@ void StepSimulator::predict(const LoadTable& loads) {
   int64_t tau = 0;
   for (const DomainProblem& problem : builder_.domains()) tau = std::max(tau, problem.tau);
   RankCost bound{.finish_blocks = tau};
-  figures_.routed_ideal_ns = rank_ns(cost, bound);
+  figures_.second_ideal_ns = rank_ns(cost, bound);
   figures_.ideal_ns = ideal_ns(loads.total_rows());
 }
 

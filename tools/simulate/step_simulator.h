@@ -58,8 +58,8 @@ struct StepFigures {
   std::optional<uint64_t> fixed_ns;  // without a planner
   // Perfectly balanced routing of as many rows, no replica, no planner.
   std::optional<uint64_t> ideal_ns;
-  // Rank loads equal, experts as routed, no copy, no planner: the bound tau.
-  std::optional<uint64_t> routed_ideal_ns;
+  // The second ideal: rank loads equal, experts as routed, no copy, no planner: the bound tau.
+  std::optional<uint64_t> second_ideal_ns;
 };
 
 // Not for several threads at once; make one a thread.

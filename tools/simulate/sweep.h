@@ -94,7 +94,7 @@ struct SweepRow {
   std::optional<Distribution> pair_rows_fixed;
   std::optional<Distribution> fixed_us;
   std::optional<Distribution> ideal_us;
-  std::optional<Distribution> routed_ideal_us;
+  std::optional<Distribution> second_ideal_us;
   // The plan.
   Distribution imbalance;
   double mean_balancedness_fixed = 1;  // mean over max rows of a rank
@@ -121,7 +121,7 @@ struct SweepRow {
   // Of the times of all cells together.
   std::optional<double> speedup;                // fixed / planned
   std::optional<double> share_of_ideal;         // ideal / planned
-  std::optional<double> share_of_routed_ideal;  // routed ideal / planned
+  std::optional<double> share_of_second_ideal;  // second ideal / planned
   // Over the rows_per_rank of the sweep: the least from which on the planner is predicted to beat
   // fixed placement at every one; null = never, or no prediction, or one rows_per_rank alone.
   std::optional<int64_t> break_even_rows;

@@ -40,7 +40,7 @@ void fill_shares(SweepRow& row) {
   if (!row.planned_us || row.planned_us->mean == 0) return;
   row.speedup = row.fixed_us->mean / row.planned_us->mean;
   row.share_of_ideal = row.ideal_us->mean / row.planned_us->mean;
-  row.share_of_routed_ideal = row.routed_ideal_us->mean / row.planned_us->mean;
+  row.share_of_second_ideal = row.second_ideal_us->mean / row.planned_us->mean;
 }
 
 void mark_best(std::vector<SweepRow>& rows) {

@@ -112,7 +112,7 @@ class CellPlanner {
     }
     if (setting_.step.shape) c.moved_bytes.resize(cells);
     if (setting_.step.plan.cost) {
-      for (auto* column : {&c.fixed_us, &c.planned_us, &c.ideal_us, &c.routed_ideal_us}) {
+      for (auto* column : {&c.fixed_us, &c.planned_us, &c.ideal_us, &c.second_ideal_us}) {
         column->resize(cells);
       }
     }
@@ -172,7 +172,7 @@ class CellPlanner {
       c.fixed_us[cell] = microseconds(figures.fixed_ns);
       c.planned_us[cell] = microseconds(figures.planned_ns);
       c.ideal_us[cell] = microseconds(figures.ideal_ns);
-      c.routed_ideal_us[cell] = microseconds(figures.routed_ideal_ns);
+      c.second_ideal_us[cell] = microseconds(figures.second_ideal_ns);
     }
     if (!c.plan_us.empty()) c.plan_us[cell] = rounded_time(figures.plan_us);
   }

@@ -36,7 +36,7 @@ struct CellColumns {
   std::vector<float> fixed_us;
   std::vector<float> planned_us;
   std::vector<float> ideal_us;
-  std::vector<float> routed_ideal_us;
+  std::vector<float> second_ideal_us;
   std::vector<float> plan_us;  // host time of the planner call, measured
 };
 

@@ -87,7 +87,7 @@ Json cells_json(const Trace& trace, CellColumns columns, ArrayBlob& blob) {
   add("fixed_us", columns.fixed_us);
   add("planned_us", columns.planned_us);
   add("ideal_us", columns.ideal_us);
-  add("routed_ideal_us", columns.routed_ideal_us);
+  add("second_ideal_us", columns.second_ideal_us);
   add("plan_us", columns.plan_us);
   std::vector<uint8_t> flags = trace.data().flags;
   if (std::any_of(flags.begin(), flags.end(), [](uint8_t flag) { return flag != 0; })) {
@@ -171,7 +171,7 @@ Json what_if_row_json(const WhatIfRow& row, bool has_times, int64_t expert_bytes
           {"planned_us", mean_json(f.planned_us)},
           {"fixed_us", mean_json(f.fixed_us)},
           {"ideal_us", mean_json(f.ideal_us)},
-          {"routed_ideal_us", mean_json(f.routed_ideal_us)},
+          {"second_ideal_us", mean_json(f.second_ideal_us)},
           {"share_of_ideal", optional_json(f.share_of_ideal)},
           {"slots_needed", f.slots_needed},
           {"is_over_budget", f.is_over_budget},

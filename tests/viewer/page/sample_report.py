@@ -193,7 +193,7 @@ class TraceSample:
             cells["moved_bytes"] = put("f32", self.copies * 9.4e6)
             cells["fixed_us"], cells["ideal_us"] = put("f32", fixed), put("f32", ideal)
             cells["planned_us"] = put("f32", self.mean * self.after * LAYER_US_PER_ROW * 8 + 115)
-            cells["routed_ideal_us"] = put("f32", ideal * 1.02)
+            cells["second_ideal_us"] = put("f32", ideal * 1.02)
         if not self.time_ordered:
             del cells["churn"]
         return cells
@@ -301,7 +301,7 @@ class TraceSample:
             "planned_us": planned if timed else None,
             "fixed_us": fixed if timed else None,
             "ideal_us": ideal if timed else None,
-            "routed_ideal_us": ideal * 1.02 if timed else None,
+            "second_ideal_us": ideal * 1.02 if timed else None,
             "share_of_ideal": ideal / planned if timed else None,
             "slots_needed": 12 if planner == "moonep" else slots,
             "is_over_budget": planner == "moonep" and slots < 4,

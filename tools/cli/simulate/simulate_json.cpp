@@ -109,10 +109,10 @@ Json row_json(const SweepRow& row, const TraceMeta& meta, std::optional<double> 
   json["plan_us"] = spread_json(row.plan_us);
   json["layer_us"] = spread_json(row.planned_us);
   json["ideal_us"] = spread_json(row.ideal_us);
-  json["routed_ideal_us"] = spread_json(row.routed_ideal_us);
+  json["second_ideal_us"] = spread_json(row.second_ideal_us);
   json["speedup"] = share_json(row.speedup);
   json["share_of_ideal"] = share_json(row.share_of_ideal);
-  json["share_of_routed_ideal"] = share_json(row.share_of_routed_ideal);
+  json["share_of_second_ideal"] = share_json(row.share_of_second_ideal);
   json["break_even_rows"] = count_json(row.break_even_rows);
   json["memory"] = memory_json(row);
   json["history"] = row.planner.by_history ? Json{{"cells_before_first", row.cells_before_history},

@@ -77,9 +77,9 @@ void print_heading(const TextStyle& style, const SweepRow& row) {
                remote_text(row.remote_rows_fixed, row.total_rows.mean));
   }
   if (row.fixed_us) {
-    fmt::print("{}layer {}, of it ideal {} (even routing) or {} (experts as routed)",
+    fmt::print("{}layer {}, of it ideal {} (even routing), second ideal {} (experts as routed)",
                separator(style), time_text(row.fixed_us), time_text(row.ideal_us),
-               time_text(row.routed_ideal_us));
+               time_text(row.second_ideal_us));
   }
   fmt::print("\n{}\n", paint(style, Colour::kDim, std::string(19, ' ') + "imbalance"));
   fmt::print("{}\n",

@@ -68,10 +68,10 @@
     const c = trace.cells;
     if (!c.planned_us) return null;
     const bars = [["fixed", "before", c.fixed_us], ["planned", "after", c.planned_us], [
-      "ideal, as routed",
+      "second ideal",
       "ideal",
-      c.routed_ideal_us,
-    ], ["ideal, all equal", "ideal", c.ideal_us]]
+      c.second_ideal_us,
+    ], ["ideal", "ideal", c.ideal_us]]
       .filter(([, , values]) => values).map((
         [name, colour, values],
       ) => [name, colour, trace.overall(`time ${name}`, values).mean]);
@@ -114,9 +114,9 @@
     const [fixed, planned, ideal] = [
       mean("fixed", c.fixed_us),
       mean("planned", c.planned_us),
-      mean("ideal, all equal", c.ideal_us),
+      mean("ideal", c.ideal_us),
     ];
-    const routed = c.routed_ideal_us && mean("ideal, as routed", c.routed_ideal_us);
+    const secondIdeal = c.second_ideal_us && mean("second ideal", c.second_ideal_us);
     const perCell = trace.overall("speed-up", metricsOf(trace).find(({ key }) => key === "speed_up").after);
     return [
       card("speed-up", "Predicted speed-up", h("span", { class: "after-ink" }, format.factor(fixed / planned)), [
@@ -128,7 +128,7 @@
         arrow(format.wholePercent(ideal / fixed), format.wholePercent(ideal / planned)),
         [
           `${format.percent(ideal / planned)} with all loads equal`,
-          routed && `${format.percent(routed / planned)} with experts as routed`,
+          secondIdeal && `${format.percent(secondIdeal / planned)} of the second ideal, experts as routed`,
         ],
       ),
     ];
