@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "megaflux/base/check.h"
 #include "megaflux/layer/mega/mega_fields.h"
 
 namespace megaflux {
@@ -52,6 +53,29 @@ TEST(MegaSupport, ARankAloneSharesNoTokens) {
   MegaConfig config = example();
   config.num_ranks = 1;
   EXPECT_EQ(supports(config, 132).memory.tokens, 0);
+}
+
+// Legal shapes are legal on a device: ids may repeat in a token's row, so K may exceed E.
+TEST(MegaSupport, TopkIsBoundedAsInEveryShape) {
+  MegaConfig config = example();
+  for (const int32_t num_experts : {1, 3, 64}) {
+    for (const int32_t topk : {-1, 0, 1, 4, 64, 65}) {
+      config.shape.num_experts = num_experts;
+      config.shape.topk = topk;
+      std::string refusal;
+      try {
+        check_shape(config.shape);
+      } catch (const Error& error) {
+        refusal = error.what();
+      }
+      const MegaSupport support = supports(config, 132);
+      EXPECT_EQ(support.is_supported(), refusal.empty()) << "E " << num_experts << ", K " << topk;
+      EXPECT_EQ(support.is_supported(), topk >= 1 && topk <= 64);
+      const bool is_told =
+          !refusal.empty() && support.missing[0].find(refusal) != std::string::npos;
+      EXPECT_EQ(is_told, !refusal.empty());
+    }
+  }
 }
 
 TEST(MegaSupport, ARefusedShapeNamesItsLimitAndHasNoBytes) {

@@ -34,7 +34,7 @@ struct Activation {
 
 struct LayerShape {
   int32_t num_experts = 0;  // E, 1 ... 4096
-  int32_t topk = 0;         // K, 1 ... 64
+  int32_t topk = 0;         // K, 1 ... 64; may exceed E, an id may stand twice in a token's row
   int32_t hidden = 0;       // H, elements of a token
   int32_t inter = 0;        // I, channels of an expert
   DType dtype = DType::kBf16;
