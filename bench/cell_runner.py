@@ -9,7 +9,8 @@ import sys
 import tempfile
 import zipfile
 
-NO_MEMORY = ("cudaErrorMemoryAllocation", "OutOfMemoryError")  # ours, and what PyTorch says
+# Of our programs before and while they allocate, and of PyTorch.
+NO_MEMORY = ("not run: memory", "cudaErrorMemoryAllocation", "OutOfMemoryError")
 NO_MODULE = re.compile(r"No module named '(\w+)'")
 
 

@@ -5,6 +5,7 @@ Ends with a line of counts, and with status 77 where there is no GPU for the tes
 
 import json
 import random
+import re
 import subprocess
 import sys
 import unittest
@@ -30,13 +31,22 @@ class AnyMachine(ProgramTest):
 
     def test_limits_of_a_device_are_named(self):
         many = self.loads(",".join(["5"] * 2048))
-        self.rejected("plan", many, "--backend", "cuda", words=["num_experts", "2048", "1024"])
-        self.rejected("plan", self.loads(), "--ranks", 4, "--slots", 9, "--backend", "cuda",
-                      words=["replica_slots", "9", "8"])
-        self.rejected("plan", self.loads(), "--ranks", 256, "--backend", "cuda", words=["num_ranks", "256", "128"])
-        self.rejected("bench", "forward", "--ranks", 256, words=["num_ranks", "256", "128"])
-        for options, words in ((("--hidden", 65), ["hidden", "65", "64"]), (("--dtype", "fp32"), ["dtype", "fp32", "bf16"]),
-                               (("--pool-rows", 1), ["pool_rows", "1", "128"]), (("--slots", 9), ["replica_slots", "9", "8"]),
+        self.rejected("plan", many, "--backend", "cuda", words=["LOADS: num_experts: 2048, ", "1024"])
+        self.rejected("plan", self.loads(), "--ranks", 4, "--slots", 9, "--backend", "cuda", words=["--slots: 9, ", "8"])
+        self.rejected("plan", self.loads(), "--ranks", 256, "--backend", "cuda", words=["--ranks: 256, ", "128"])
+        for bench in ("head", "forward"):
+            for options, words in ((("--ranks", 256, "--devices", 4), ["--ranks: 256", "128"]),
+                                   (("--ranks", 67), ["--devices: 1", "--ranks 67", "66"]),
+                                   (("--devices", 9), ["--devices: 9", "--ranks"]),
+                                   (("--experts", 2048), ["--experts: 2048", "1024"]),
+                                   (("--topk", 65), ["--topk: 65 ", "[1, 64]"]), (("--slots", 9), ["--slots: 9", "8"]),
+                                   (("--planner", "eplb"), ["--planner: eplb"])):
+                with self.subTest(bench=bench, options=options):
+                    self.rejected("bench", bench, *options, words=words)
+        for options, words in ((("--hidden", 65), ["--hidden: 65 ", "64"]), (("--inter", 96), ["--inter: 96 ", "64"]),
+                               (("--dtype", "fp32"), ["--dtype: fp32", "bf16"]),
+                               (("--pool-rows", 1), ["--pool-rows: 1 ", "[128, "]), (("--lag", 65), ["--lag: 65 ", "[1, 64]"]),
+                               (("--tokens", 1 << 20, "--topk", 64, "--ranks", 32), ["--tokens: 1048576 ", "2^31"]),
                                (("--serve", "--out", "x"), ["--out", "x", "--serve"]),
                                (("--serve", "--json", "-"), ["--json", "-", "--serve"]),
                                (("--serve", "--replays", 3), ["--replays", "3", "--serve"])):
@@ -47,19 +57,21 @@ class AnyMachine(ProgramTest):
 
     def test_limits_of_a_layer_are_named(self):
         family = ("--route", "balanced", "--tokens", 64)
-        for options, words in ((("--hidden", 100), ["hidden", "100", "multiple of 64"]),
-                               (("--inter", 96), ["inter", "96", "multiple of 64"]),
-                               (("--dtype", "fp32"), ["dtype", "fp32", "bf16"]),
-                               ((*family, "--experts", 2048), ["num_experts", "2048", "1024"]),
-                               (("--slots", 9), ["replica_slots", "9", "8"]),
-                               (("--ranks", 67), ["--devices", "67", "66"]),
-                               (("--devices", 9), ["--devices", "9", "--ranks 8"]),
-                               (("--planner", "eplb"), ["planner", "eplb"])):
+        for options, words in ((("--hidden", 100), ["--hidden: 100 ", "multiple of 64", "--backend cuda"]),
+                               (("--inter", 96), ["--inter: 96 ", "multiple of 64", "--backend cuda"]),
+                               (("--dtype", "fp32"), ["--dtype: fp32", "bf16", "--backend cuda"]),
+                               ((*family, "--experts", 2048), ["--experts: 2048", "1024"]),
+                               (("--slots", 9), ["--slots: 9", "8"]),
+                               (("--capacity", 128), ["--capacity: 128 ", "256"]),
+                               (("--ranks", 67), ["--devices: 1", "--ranks 67", "66"]),
+                               (("--devices", 9), ["--devices: 9", "--ranks 8"]),
+                               (("--planner", "eplb"), ["--planner: eplb"])):
             with self.subTest(options=options):
                 self.rejected(*RUN, *options, words=words)
 
     def test_what_takes_a_backward_is_refused_by_name(self):
         self.rejected(*RUN, "--backward", words=["--backward", "--backend cuda", "forward"])
+        self.rejected(*RUN, "--passes", "both", words=["--passes: both", "backward", "later", "--backend cuda"])
         self.rejected(*RUN, "--z", "recompute", words=["--z", "recompute", "--backend cuda", "forward"])
 
     def test_doctor_says_what_is_there(self):
@@ -217,9 +229,27 @@ class Forwards(NeedsGpu):
         self.assertIn("8", self.ok("plan", routes, "--ranks", 1).stdout)
 
     def test_shapes_of_a_forward_are_checked(self):
-        self.rejected("bench", "forward", "--hidden", 100, "--inter", 64, words=["hidden", "100", "64"])
-        self.rejected("bench", "forward", "--dtype", "fp32", words=["dtype", "fp32", "bf16"])
-        self.rejected("bench", "forward", "--num-sms", 133, words=["num_sms", "133"])
+        self.rejected("bench", "forward", "--hidden", 100, "--inter", 64, words=["--hidden: 100 ", "64"])
+        self.rejected("bench", "forward", "--dtype", "fp32", words=["--dtype: fp32", "bf16"])
+        self.rejected("bench", "forward", "--num-sms", 133, words=["--num-sms: 133 ", "[1, "])
+
+    def test_too_little_memory_for_all_sides(self):
+        routes = self.folder / "routes.npz"
+        case = ("bench", "forward", "--experts", 1024, "--tokens", 128, "--hidden", 8192, "--inter", 8192, "--route",
+                "hot-1.5", "--routes-out", routes)
+        # Weights of 2 x 412 GB: contiguous owners, and those of the second ideal. A server holds the planned side alone.
+        for options, weights in (((), "825 GB"), (("--serve",), "412 GB")):
+            self.rejected(*case, *options, words=["bench forward: not run: memory; device 0 needs ", f"weights {weights}",
+                                                  "replica slots", "row pools", "activations", "tokens", "results", " free"])
+            self.assertFalse(routes.exists())
+
+    def test_what_is_said_to_fit_does(self):
+        case = ("bench", "forward", "--ranks", 1, "--experts", 64, "--topk", 64, "--hidden", 16384, "--inter", 64, "--route",
+                "balanced", "--replays", 1)
+        said = self.rejected(*case, "--tokens", 65536, words=["not run: memory"])
+        needs, free = (float(found) for found in re.search(r"needs ([\d.]+) GB .* has ([\d.]+) GB free", said).groups())
+        # All but the weights grows with the tokens.
+        self.ok(*case, "--tokens", int(0.95 * 65536 * free / needs))
 
 
 class Layers(NeedsGpu):
@@ -321,7 +351,7 @@ class Layers(NeedsGpu):
 
     def test_too_little_memory_names_the_parts(self):
         self.rejected("run", "--backend", "cuda", "--route", "balanced", "--experts", 1024, "--tokens", 8192, "--hidden",
-                      16384, "--inter", 16384, words=["--backend cuda", "tokens", "results", "weights", "free for 8 ranks"])
+                      16384, "--inter", 16384, words=["--backend cuda: not run: memory; device 0 needs ", "weights 1.65 TB", "tokens", "results", " free"])
 
     def test_a_device_that_is_not_there(self):
         self.rejected(*RUN, "--ranks", 64, "--devices", 64, words=["--backend cuda", "device", "is outside"])

@@ -254,7 +254,7 @@ class BadRunInput(ProgramTest):
 
     def test_topk_above_the_experts(self):
         self.run_with("--route", "balanced", "--experts", 4, "--topk", 5, "--ranks", 2,
-                      words=["topk", "5", "4"])
+                      words=["--topk: 5 ", "[1, 4]"])
 
     def test_IC_59_options_without_effect_are_refused(self):
         self.run_with("--experts", 8, words=["--experts", "8", "--route"])
@@ -268,6 +268,7 @@ class BadRunInput(ProgramTest):
 
     def test_capacity(self):
         self.run_with("--capacity", 128, words=["--capacity", "128", "256"])
+        self.run_with("--capacity", 300, words=["--capacity: 300 ", "multiple of 128"])
 
     def test_more_ranks_than_threads_make_sense(self):
         self.run_with("--ranks", 129, words=["--ranks", "129", "[1, 128]"])

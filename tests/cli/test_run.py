@@ -172,10 +172,15 @@ class Backend(ProgramTest):
     def test_a_build_without_cuda_says_so(self):
         self.rejected("run", "--backend", "cuda", words=["--backend cuda", "MEGAFLUX_CUDA=ON"])
 
+    def test_the_backward_on_gpus_comes_later(self):
+        for option, value in (("--passes", "both"), ("--z", "recompute")):
+            self.rejected("run", *SMALL, "--backend", "cuda", option, value, words=[f"{option}: {value}", "backward", "--backend cuda"])
+
     def test_devices_are_for_gpus(self):
         self.rejected("run", *SMALL, "--devices", 1, words=["--devices", "1", "--backend cuda"])
         self.rejected("run", "--backend", "cuda", "--ranks", 2, "--devices", 4,
                       words=["--devices", "4", "--ranks 2"])
+        self.rejected("run", "--backend", "cuda", "--ranks", 128, words=["--devices: 1", "--ranks 128", "66"])
         self.rejected("run", "--backend", "tpu", words=["--backend", "tpu", "cpu|cuda"])
 
     def test_what_gpus_do_not_do_is_refused_by_name(self):

@@ -66,8 +66,8 @@ std::vector<Routing> drawn_routing(const RouteRequest& request) {
 
 void check_request(const RouteRequest& request) {
   const auto in_range = [](std::string_view field, int64_t value, int64_t low, int64_t high) {
-    MF_CHECK(value >= low && value <= high, "route family: ", field, ": ", value, " is outside [",
-             low, ", ", high, "]");
+    MF_CHECK(value >= low && value <= high, field, ": ", value, " is outside [", low, ", ", high,
+             "], as a route family needs");
   };
   in_range("num_experts", request.num_experts, 1, kMaxExperts);
   in_range("topk", request.topk, 1, std::min(kMaxTopk, request.num_experts));

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <string>
 
+#include "cli/bench/forward_memory.h"
 #include "cli/bench/layer_rig_cuda.h"
 
 namespace megaflux::cli {
@@ -20,8 +21,7 @@ constexpr double kLeadMs = 150;
 constexpr double kMostLead = 100;
 constexpr int32_t kMostLaunches = 10000;
 
-// The first runs of a case. Runs that differ in how their slots are filled alone share a rig, and
-// runs with the same owners their weights.
+// The first runs of a case; forward_needs() knows what they take.
 class ForwardRigs {
  public:
   ForwardRigs(const ForwardBenchCase& bench_case, size_t num_runs)
@@ -42,25 +42,21 @@ class ForwardRigs {
  private:
   std::shared_ptr<LayerRig> rig_of(const ForwardRun& run) const {
     for (size_t i = 0; i < rigs_.size(); ++i) {
-      if (runs_[i].routing.data() == run.routing.data() &&
-          config_hash(runs_[i].plan) == config_hash(run.plan)) {
-        return rigs_[i];
-      }
+      if (share_rig(runs_[i], run)) return rigs_[i];
     }
     return nullptr;
   }
-  std::shared_ptr<RandomWeights> weights_of(std::span<const int32_t> owner_of) const {
-    for (const auto& weights : weights_) {
-      if (std::ranges::equal(weights->owner_of(), owner_of)) return weights;
+  std::shared_ptr<RandomWeights> weights_of(const ForwardRun& run) const {
+    for (size_t i = 0; i < rigs_.size(); ++i) {
+      if (share_weights(runs_[i], run)) return rigs_[i]->weights();
     }
     return nullptr;
   }
   std::shared_ptr<LayerRig> make_rig(const ForwardBenchCase& bench_case, const ForwardRun& run) {
-    std::shared_ptr<RandomWeights> weights = weights_of(run.plan.owner_of);
+    std::shared_ptr<RandomWeights> weights = weights_of(run);
     if (weights == nullptr) {
       weights = std::make_shared<RandomWeights>(bench_case.shape, run.plan.owner_of,
                                                 bench_case.device_of);
-      weights_.push_back(weights);
     }
     DeviceSessionConfig config;
     config.shape = bench_case.shape;
@@ -72,7 +68,6 @@ class ForwardRigs {
   }
 
   std::span<const ForwardRun> runs_;
-  std::vector<std::shared_ptr<RandomWeights>> weights_;
   std::vector<std::shared_ptr<LayerRig>> rigs_;  // of each run
 };
 

@@ -12,13 +12,15 @@
 #include <numeric>
 #include <optional>
 
+#include "cli/bench/forward_memory.h"
 #include "cli/bench/forward_report.h"
 #include "cli/command.h"
 #include "cli/distinct_files.h"
 #include "cli/json_output.h"
+#include "cli/option_names.h"
 #include "megaflux/base/check.h"
 #include "megaflux/base/math.h"
-#include "megaflux/layer/mega/mega_support.h"
+#include "megaflux/layer/mega/mega_config.h"
 #include "megaflux/moe/limits.h"
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/trace/route_file.h"
@@ -217,18 +219,21 @@ std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardRe
 // Before anything is drawn. One SM a rank, which any device has, if none are asked for.
 void check_layer(const ForwardOptions& options) {
   const GpuBenchOptions& bench = options.bench;
-  const MegaSupport support =
-      supports({.shape = shape_of(bench.plan, bench.num_experts, bench.topk).value(),
-                .num_ranks = bench.plan.num_ranks,
-                .replica_slots = bench.plan.replica_slots,
-                .max_tokens = static_cast<int32_t>(bench.tokens),
-                .pool_rows = options.pool_rows,
-                .num_sms = options.num_sms,
-                .lag_waves = options.lag_waves},
-               std::max(1, options.num_sms));
-  if (!support.is_supported()) {
-    throw_error(ErrorCode::kUnsupported, "bench forward: ", support.missing.front());
-  }
+  resolve_config({.shape = shape_of(bench.plan, bench.num_experts, bench.topk).value(),
+                  .num_ranks = bench.plan.num_ranks,
+                  .replica_slots = bench.plan.replica_slots,
+                  .max_tokens = bench.tokens,
+                  .pool_rows = options.pool_rows,
+                  .num_sms = options.num_sms,
+                  .lag_waves = options.lag_waves},
+                 std::max(1, options.num_sms));
+}
+
+// What the library calls its fields, as this command calls its options.
+OptionNames option_names() {
+  OptionNames names = gpu_bench_names();
+  names.insert(names.end(), {{"pool_rows", "--pool-rows"}, {"num_sms", "--num-sms"}});
+  return names;
 }
 
 // Nothing that is given is ignored.
@@ -258,10 +263,12 @@ ExitCode run_forward_bench(const ForwardOptions& options,
   const GpuDevice device = require_gpus("bench forward", bench);
   const RouteRequest request = route_request(bench, route_family_from_name(bench.route));
   const RouteSet routes = bench_routes(bench, request);
-  write_routes(options, request, routes);
   const RouteSet balanced = bench_routes(bench, route_request(bench, RouteFamily::kBalanced));
   const std::vector<ForwardSide> sides = make_sides(options, routes, balanced);
   const ForwardBenchCase bench_case = make_case(options, sides);
+  const size_t num_runs = options.is_serving ? 1 : bench_case.runs.size();
+  require_memory("bench forward", forward_needs(bench_case, num_runs, device.num_sms));
+  write_routes(options, request, routes);
   if (options.is_serving) {
     serve_forward(bench_case, std::cin, std::cout);
     return ExitCode::kOk;
@@ -323,7 +330,7 @@ void add_forward_bench(CLI::App& bench, Invocation& invocation) {
       "--serve");
   forward->callback([options, &invocation] {
     invocation.action = [options, arguments = invocation.arguments] {
-      return run_forward_bench(*options, arguments);
+      return naming_options(option_names(), [&] { return run_forward_bench(*options, arguments); });
     };
   });
 }

@@ -25,7 +25,7 @@ Choices route_families() {
 void add_gpu_bench_options(CLI::App& app, GpuBenchOptions& options) {
   add_json(app, options.json_target);
   add_integer(app, "--experts", options.num_experts, {1, kMaxExperts}, "experts, E");
-  add_integer(app, "--topk", options.topk, {1, kMaxExperts}, "experts a token, K");
+  add_integer(app, "--topk", options.topk, {1, kMaxTopk}, "experts a token, K");
   add_integer(app, "--tokens", options.tokens, {1, 1 << 20}, "tokens a rank, T");
   add_integer(app, "--devices", options.num_devices, {1, kMaxRanks},
               "devices, from ordinal 0 on, that the ranks are dealt to");
@@ -40,6 +40,15 @@ void add_gpu_bench_options(CLI::App& app, GpuBenchOptions& options) {
   add_cost_options(app, options.plan);
 }
 
+OptionNames gpu_bench_names() {
+  OptionNames names = planner_option_names();
+  names.insert(names.end(), {{"num_experts", "--experts"},
+                             {"topk", "--topk"},
+                             {"max_tokens", "--tokens"},
+                             {"rows of the step", "--tokens: rows of the step"}});
+  return names;
+}
+
 void check_gpu_bench(const GpuBenchOptions& options, std::vector<NamedFile> outputs) {
   check_plan_options(options.plan);
   check_output("--json", options.json_target);
@@ -49,8 +58,7 @@ void check_gpu_bench(const GpuBenchOptions& options, std::vector<NamedFile> outp
   outputs.insert(outputs.begin(),
                  {{"--json", options.json_target}, {"--out", options.results_file}});
   check_distinct(outputs, inputs);
-  MF_CHECK(options.num_devices <= options.plan.num_ranks, "--devices: ", options.num_devices,
-           " for --ranks ", options.plan.num_ranks, ", a device hosts at least one rank");
+  check_dealing(options.plan.num_ranks, options.num_devices);
   MF_CHECK(options.trace.empty() || needs_recorded_counts(route_family_from_name(options.route)),
            "--trace: ", options.trace, " is read by the real-* families alone, --route is ",
            options.route);
@@ -82,6 +90,7 @@ RouteSet bench_routes(const GpuBenchOptions& options, const RouteRequest& reques
     counts = family_counts(options.route, options.num_experts, options.trace);
     with_counts.recorded_counts = counts;
   }
+  check_request(with_counts);
   try {
     return make_routes(with_counts);
   } catch (const Error& error) {

@@ -9,6 +9,7 @@
 
 #include "cli/bench/bench_record.h"
 #include "cli/gpu/gpu_backend.h"
+#include "cli/option_names.h"
 #include "cli/plan/plan_options.h"
 #include "megaflux/moe/load_table.h"
 #include "megaflux/moe/route_family.h"
@@ -34,6 +35,9 @@ struct GpuBenchOptions {
 
 // All of them; those of the planner and of the layer's cost included.
 void add_gpu_bench_options(CLI::App& app, GpuBenchOptions& options);
+
+// Fields that these options fill.
+OptionNames gpu_bench_names();
 
 // Every check that needs no device; `outputs` are those of the command besides --json and --out.
 // Throws kBadInput naming option, value and limit.

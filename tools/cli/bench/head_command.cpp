@@ -10,6 +10,7 @@
 #include "cli/bench/head_bench.h"
 #include "cli/command.h"
 #include "cli/json_output.h"
+#include "cli/option_names.h"
 #include "cli/terminal.h"
 #include "cli/text_format.h"
 #include "simulate/distribution.h"
@@ -85,7 +86,7 @@ void add_head_bench(CLI::App& bench, Invocation& invocation) {
       "head.jsonl");
   head->callback([options, &invocation] {
     invocation.action = [options, arguments = invocation.arguments] {
-      return run_head_bench(*options, arguments);
+      return naming_options(gpu_bench_names(), [&] { return run_head_bench(*options, arguments); });
     };
   });
 }

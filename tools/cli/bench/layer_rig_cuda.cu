@@ -47,8 +47,7 @@ Plan plan_left(const DeviceSession& session) {
 }  // namespace
 
 RandomWeights::RandomWeights(const LayerShape& shape, std::span<const int32_t> owner_of,
-                             std::span<const int32_t> device_of)
-    : owner_of_(owner_of.begin(), owner_of.end()) {
+                             std::span<const int32_t> device_of) {
   const auto num_ranks = static_cast<int32_t>(device_of.size());
   const std::vector<int32_t> owned = owned_experts(owner_of, num_ranks);
   const int64_t w1 = shape.w1_elements(), w2 = shape.w2_elements();

@@ -33,7 +33,6 @@ class RandomWeights {
                 std::span<const int32_t> device_of);
 
   std::vector<MegaWeights> of_ranks() const;  // [P]
-  std::span<const int32_t> owner_of() const { return owner_of_; }
 
  private:
   struct Owned {
@@ -41,7 +40,6 @@ class RandomWeights {
     DeviceMemory w1, w2;
   };
 
-  std::vector<int32_t> owner_of_;
   std::vector<Owned> owned_;  // [P]
 };
 
@@ -58,6 +56,7 @@ class LayerRig {
            std::shared_ptr<RandomWeights> weights, std::span<const Routing> routing);
 
   DeviceSession& session() { return *session_; }
+  const std::shared_ptr<RandomWeights>& weights() const { return weights_; }
   // What the head plans at every launch.
   const Plan& plan() const { return plan_; }
   // How the next launches come by the weights of replicas.

@@ -40,8 +40,15 @@ GpuFacts probe_gpus();
 // such, kUnsupported if there is no driver, no device or no code for it.
 GpuDevice require_gpu(const std::string& asker, int32_t ordinal);
 
+// Bytes of device memory that are free now. Throws kUnsupported without CUDA.
+int64_t free_memory(int32_t ordinal);
+
+// Throws kBadInput naming --devices and --ranks if a device would host no rank, or more than it
+// can.
+void check_dealing(int32_t num_ranks, int32_t num_devices);
+
 // [P] the device of each rank, dealt out evenly from ordinal 0 on: 3 ranks on 2 devices are {0, 0,
-// 1}. No more devices than ranks.
+// 1}. Both numbers as check_dealing() lets them through.
 std::vector<int32_t> deal_ranks(int32_t num_ranks, int32_t num_devices);
 
 }  // namespace megaflux::cli

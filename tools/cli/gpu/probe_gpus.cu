@@ -4,6 +4,7 @@
 
 #include "cli/gpu/gpu_backend.h"
 #include "megaflux/base/check_cuda.h"
+#include "megaflux/base/device_memory_cuda.h"
 
 namespace megaflux::cli {
 namespace {
@@ -69,6 +70,13 @@ GpuFacts probe_gpus() {
     facts.devices.push_back(probe_device(ordinal, num_devices));
   }
   return facts;
+}
+
+int64_t free_memory(int32_t ordinal) {
+  const CurrentDevice current(ordinal);
+  size_t free_bytes = 0, all_bytes = 0;
+  MF_CUDA(cudaMemGetInfo(&free_bytes, &all_bytes));
+  return static_cast<int64_t>(free_bytes);
 }
 
 }  // namespace megaflux::cli

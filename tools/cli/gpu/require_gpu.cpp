@@ -1,5 +1,7 @@
 #include "cli/gpu/gpu_backend.h"
 #include "megaflux/base/check.h"
+#include "megaflux/base/math.h"
+#include "megaflux/comm/device_context.h"
 
 namespace megaflux::cli {
 
@@ -26,6 +28,13 @@ GpuDevice require_gpu(const std::string& asker, int32_t ordinal) {
                 "; this build holds code for 9.0a");
   }
   return device;
+}
+
+void check_dealing(int32_t num_ranks, int32_t num_devices) {
+  MF_CHECK(num_devices <= num_ranks, "--devices: ", num_devices, " for --ranks ", num_ranks,
+           ", a device hosts at least one rank");
+  MF_CHECK(ceil_div(num_ranks, num_devices) <= kMaxLocalRanks, "--devices: ", num_devices,
+           " for --ranks ", num_ranks, ", a device hosts at most ", kMaxLocalRanks);
 }
 
 std::vector<int32_t> deal_ranks(int32_t num_ranks, int32_t num_devices) {

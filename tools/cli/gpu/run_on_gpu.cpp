@@ -1,9 +1,11 @@
 #include "cli/gpu/run_on_gpu.h"
 
+#include <string>
+
+#include "cli/gpu/gpu_memory.h"
 #include "cli/gpu/plan_on_gpu.h"
 #include "megaflux/base/check.h"
 #include "megaflux/base/math.h"
-#include "megaflux/comm/device_context.h"
 
 namespace megaflux::cli {
 
@@ -40,13 +42,25 @@ MegaConfig gpu_layer(const Workload& workload, const RunOptions& options,
 void check_runs_on_gpu(const Workload& workload, const RunOptions& options,
                        const ExecutionTask& task) {
   check_plans_on_gpu(task.plan);
-  MF_CHECK(ranks_per_device(options) <= kMaxLocalRanks, "--devices: ", options.num_devices,
-           " for --ranks ", options.plan.num_ranks, ", a device hosts at most ", kMaxLocalRanks);
-  // One SM a rank, which any device has: what depends on the device is looked at when it is known.
-  const MegaSupport support = supports(gpu_layer(workload, options, task), 1);
-  if (!support.is_supported()) {
-    throw_error(ErrorCode::kUnsupported, "--backend cuda: ", support.missing.front());
+  try {
+    // One SM a rank, which any device has: what depends on the device is looked at when it is
+    // known.
+    resolve_config(gpu_layer(workload, options, task), 1);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kUnsupported, std::string(error.what()) + " (--backend cuda)");
   }
+}
+
+void check_gpu_memory(const Workload& workload, const RunOptions& options,
+                      const ExecutionTask& task, std::span<const GpuRanks> gpus) {
+  const int32_t device_sms = gpus.front().device.num_sms;
+  const MegaConfig layer =
+      resolve_config(gpu_layer(workload, options, task), device_sms / ranks_per_device(options));
+  const std::vector<int32_t> device_of = deal_ranks(workload.num_ranks(), options.num_devices);
+  DeviceNeeds needs(gpus.size());
+  add_weights(layer.shape, workload.owner_of(), device_of, needs);
+  add_session(layer, task.plan, device_sms, device_of, needs);
+  require_memory("--backend cuda", needs);
 }
 
 }  // namespace megaflux::cli

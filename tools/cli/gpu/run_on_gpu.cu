@@ -71,15 +71,6 @@ DeviceSessionConfig session_config(const Workload& workload, const RunOptions& o
   return config;
 }
 
-// Of the head's fields in a rank's heap.
-int64_t head_bytes(const DeviceSessionConfig& config, int32_t device) {
-  Layout layout;
-  add_device_head_fields(
-      layout, {.plan = config.plan, .topk = config.shape.topk, .max_tokens = config.max_tokens},
-      {.max_ctas = sms_of(device), .report_bytes = sizeof(DevicePlanReport)});
-  return static_cast<int64_t>(layout.total_bytes());
-}
-
 class GpuRun final : public LayerRun {
  public:
   GpuRun(const Workload& workload, const RunOptions& options, const ExecutionTask& task)
@@ -249,31 +240,6 @@ class GpuRun final : public LayerRun {
 };
 
 }  // namespace
-
-void check_gpu_memory(const Workload& workload, const RunOptions& options,
-                      const ExecutionTask& task) {
-  const LayerShape& shape = workload.shape();
-  const int32_t num_ranks = ranks_per_device(options);
-  const int64_t row_bytes = int64_t{shape.hidden} * sizeof(Bf16);
-  const int64_t route_bytes = int64_t{shape.topk} * (sizeof(int32_t) + sizeof(float));
-  for (int32_t device = 0; device < options.num_devices; ++device) {
-    const CurrentDevice current(device);
-    size_t free_bytes = 0, all_bytes = 0;
-    MF_CUDA(cudaMemGetInfo(&free_bytes, &all_bytes));
-    // The caller's: y, x unless it lies in the heap for peers, ids and their weights.
-    const int64_t rows = workload.num_ranks() == 1 ? 2 : 1;
-    const int64_t beside = workload.max_tokens() * (rows * row_bytes + route_bytes) +
-                           head_bytes(session_config(workload, options, task), device);
-    const int64_t share = static_cast<int64_t>(free_bytes) / num_ranks;
-    const MegaSupport support =
-        supports(gpu_layer(workload, options, task), sms_of(device) / num_ranks,
-                 std::max<int64_t>(1, share - beside));
-    if (support.is_supported()) continue;
-    throw_error(ErrorCode::kUnsupported, "--backend cuda: ", support.missing.front(), "; device ",
-                device, " has ", free_bytes, " bytes free for ", num_ranks, " ranks, of which ",
-                beside, " bytes a rank go to the head, x and y");
-  }
-}
 
 std::unique_ptr<LayerRun> make_gpu_run(const Workload& workload, const RunOptions& options,
                                        const ExecutionTask& task, Execution& execution) {

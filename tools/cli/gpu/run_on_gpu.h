@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cli/gpu/gpu_backend.h"
@@ -35,14 +36,14 @@ MegaConfig gpu_layer(const Workload& workload, const RunOptions& options,
 void check_runs_on_gpu(const Workload& workload, const RunOptions& options,
                        const ExecutionTask& task);
 
-// Throws kUnsupported with the bytes of every part if a device has too little memory for its ranks;
-// allocates nothing. The devices are those that require_gpus() has let through, as below.
+// Throws as require_memory() if one of `gpus`, all that require_gpus() has found, has too little
+// memory for its ranks; allocates nothing.
 void check_gpu_memory(const Workload& workload, const RunOptions& options,
-                      const ExecutionTask& task);
+                      const ExecutionTask& task, std::span<const GpuRanks> gpus);
 
 // The session of one execution, which says in `execution` what it costs. Workload, options and task
 // outlive it. A pass is a head and a forward, which pulls what the plan wants in the slots. Throws
-// kUnsupported without CUDA, as check_gpu_memory() does.
+// kUnsupported without CUDA.
 std::unique_ptr<LayerRun> make_gpu_run(const Workload& workload, const RunOptions& options,
                                        const ExecutionTask& task, Execution& execution);
 

@@ -24,8 +24,9 @@ GpuPlan plan_on_gpu(const PlanConfig&, int32_t, const LoadTable&, std::span<cons
   return {};
 }
 
-void check_gpu_memory(const Workload&, const RunOptions&, const ExecutionTask&) {
+int64_t free_memory(int32_t) {
   check_has_cuda("--backend cuda");
+  return 0;
 }
 
 std::unique_ptr<LayerRun> make_gpu_run(const Workload&, const RunOptions&, const ExecutionTask&,

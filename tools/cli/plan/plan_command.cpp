@@ -172,8 +172,13 @@ void add_plan_command(CLI::App& app, Invocation& invocation) {
       "Example: megaflux plan loads.csv --ranks 8 --slots 2\n"
       "         megaflux plan loads.csv --backend cuda\n"
       "         megaflux plan trace.npz --layer 18 --objective cost --hidden 2048 --inter 1408");
-  plan->callback(
-      [command, &invocation] { invocation.action = [command] { return run_plan(*command); }; });
+  plan->callback([command, &invocation] {
+    invocation.action = [command] {
+      OptionNames names = planner_option_names();
+      names.push_back({"num_experts", "LOADS: num_experts"});
+      return naming_options(names, [&] { return run_plan(*command); });
+    };
+  });
 }
 
 }  // namespace megaflux::cli

@@ -117,6 +117,12 @@ void add_prediction_options(CLI::App& app, std::string& passes, std::string& mac
       ->group("Layer and machine");
 }
 
+OptionNames planner_option_names() {
+  return {{"num_ranks", "--ranks"}, {"replica_slots", "--slots"}, {"block_rows", "--block-rows"},
+          {"planner", "--planner"}, {"hidden", "--hidden"},       {"inter", "--inter"},
+          {"dtype", "--dtype"}};
+}
+
 CostScope scope_of(const std::string& passes, const std::string& objective) {
   const bool is_both = passes.empty() ? objective == "backward" : passes == "both";
   return is_both ? CostScope::kForwardBackward : CostScope::kForward;

@@ -7,6 +7,7 @@
 
 #include "cli/distinct_files.h"
 #include "cli/load_input.h"
+#include "cli/option_names.h"
 #include "cli/options.h"
 #include "cli/plan/rival_options.h"
 #include "megaflux/moe/layer_shape.h"
@@ -61,6 +62,9 @@ void add_resident_option(CLI::App& app, std::string& resident_file);
 void add_cost_options(CLI::App& app, PlanOptions& options);
 // The last two of them alone.
 void add_prediction_options(CLI::App& app, std::string& passes, std::string& machine);
+
+// Fields of the library that these options fill.
+OptionNames planner_option_names();
 
 // Throws kBadInput if --lambda is given and the objective does not read it.
 void check_lambda(bool is_given, int32_t lambda_blocks, const std::string& objective);

@@ -77,6 +77,7 @@ RoutingSource from_family(const RunOptions& options) {
     counts = family_counts(options.route, request.num_experts, options.trace);
     request.recorded_counts = counts;
   }
+  check_request(request);
   try {
     return {.routing = make_routes(request).routing,
             .num_experts = request.num_experts,

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/distinct_files.h"
 #include "cli/gpu/run_on_gpu.h"
+#include "cli/option_names.h"
 #include "cli/progress.h"
 #include "cli/run/routing_source.h"
 #include "cli/run/run_report.h"
@@ -146,8 +147,20 @@ void prepare_gpus(const Workload& workload, const RunOptions& options, const Tas
   }
   result.gpus = require_gpus(options);
   for (const ExecutionTask* task : {&tasks.fixed, &tasks.replicated}) {
-    check_gpu_memory(workload, options, *task);
+    check_gpu_memory(workload, options, *task, result.gpus);
   }
+}
+
+// What the library calls its fields, as this command calls its options.
+OptionNames option_names(const RunOptions& options) {
+  const bool is_family = !options.route.empty();
+  OptionNames names = planner_option_names();
+  names.insert(names.end(), {{"num_experts", is_family ? "--experts" : "--trace: num_experts"},
+                             {"topk", is_family ? "--topk" : "--trace: topk"},
+                             {"max_tokens", "--tokens: of a rank"},
+                             {"rows of the step", "--tokens: rows of the step"},
+                             {"pool_rows", "--capacity"}});
+  return names;
 }
 
 ExitCode run_layer(const RunOptions& options) {
@@ -203,7 +216,9 @@ void add_run_command(CLI::App& app, Invocation& invocation) {
                   "         megaflux run --backend cuda --inject lost-flag --deadline 2");
   command->callback([options, &invocation] {
     options->plan.owners_layer = trace_layer(*options);
-    invocation.action = [options] { return run_layer(*options); };
+    invocation.action = [options] {
+      return naming_options(option_names(*options), [&] { return run_layer(*options); });
+    };
   });
 }
 

@@ -1,15 +1,17 @@
 #include "cli/run/run_options.h"
 
 #include <CLI/CLI.hpp>
+#include "cli/gpu/gpu_backend.h"
 #include "cli/options.h"
 #include "megaflux/base/check.h"
 #include "megaflux/moe/route_family.h"
+#include "megaflux/moe/work_list.h"
 
 namespace megaflux::cli {
 namespace {
 
 constexpr int32_t kMaxRunRanks = 128;
-constexpr int64_t kLeastCapacity = 256;
+constexpr int64_t kLeastCapacity = 2 * kTileRows;
 // Below it one rounding to bf16 can be more than the accepted error of a token.
 constexpr int32_t kLeastBf16Hidden = 16;
 
@@ -81,12 +83,14 @@ void check_backend(const RunOptions& options) {
   if (!options.is_on_gpu()) return;
   constexpr auto kForwardAlone = "; --backend cuda does the forward alone so far";
   MF_CHECK(!options.is_backward_asked, "--backward: is for --backend cpu", kForwardAlone);
+  MF_CHECK(options.plan.passes != "both",
+           "--passes: both plans for forward and backward, and the backward on GPUs comes later",
+           kForwardAlone);
   MF_CHECK(!options.is_z_given, "--z: ", options.z, " is for the backward of --backend cpu",
            kForwardAlone);
   MF_CHECK(options.fault != "skip-replica-gradient", "--inject: ", options.fault,
            " breaks the backward of --backend cpu", kForwardAlone);
-  MF_CHECK(options.num_devices <= options.plan.num_ranks, "--devices: ", options.num_devices,
-           " for --ranks ", options.plan.num_ranks, ", a device hosts at least one rank");
+  check_dealing(options.plan.num_ranks, options.num_devices);
 }
 
 }  // namespace
@@ -132,8 +136,10 @@ void check_combination(const RunOptions& options) {
            " is outside [1, ", kMaxRunRanks, "], the ranks of a run");
   check_backend(options);
   MF_CHECK(options.capacity_rows == 0 || options.capacity_rows >= kLeastCapacity,
-           "--capacity: ", options.capacity_rows, " is below ", kLeastCapacity,
-           ", two tiles of 128 rows");
+           "--capacity: ", options.capacity_rows, " is below ", kLeastCapacity, ", two tiles of ",
+           kTileRows, " rows");
+  MF_CHECK(options.capacity_rows % kTileRows == 0, "--capacity: ", options.capacity_rows,
+           " is no multiple of ", kTileRows);
   MF_CHECK(!options.is_backward_asked || !options.is_forward_only,
            "--forward-only: excludes --backward");
   MF_CHECK(options.plan.dtype != "bf16" || options.plan.hidden >= kLeastBf16Hidden,
