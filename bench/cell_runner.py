@@ -11,6 +11,8 @@ import zipfile
 
 # Of our programs before and while they allocate, and of PyTorch.
 NO_MEMORY = ("not run: memory", "cudaErrorMemoryAllocation", "OutOfMemoryError")
+# Recorded counts of the real-* families in data/, by E.
+COUNTS = {256: "glm52_prefill_counts.npz", 128: "qwen3_30b_a3b_decode_counts.npz", 64: "olmoe_lens_counts.npz"}
 NO_MODULE = re.compile(r"No module named '(\w+)'")
 
 

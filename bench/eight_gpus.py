@@ -204,7 +204,7 @@ def programs_of(build):
 
 def check_files(parser, args):
     """What is missing or in the way, before a cell has run."""
-    for name in eight_gpus_cells.COUNTS.values():
+    for name in cell_runner.COUNTS.values():
         if not (args.data / name).is_file():
             parser.error(f"--data: there is no {name} in {args.data}")
     if why := cell_runner.why_no_appending(args.out):
@@ -235,7 +235,7 @@ def main():
             show(cells, args)
             return 0
         pathlib.Path(setting.traces).mkdir()
-        for name in eight_gpus_cells.COUNTS.values():
+        for name in cell_runner.COUNTS.values():
             cell_runner.store(args.data / name, f"{setting.traces}/{name}")
         run = Run(args, setting.out)
         run.all(cells)

@@ -3,6 +3,8 @@ import dataclasses
 import pathlib
 import sys
 
+from cell_runner import COUNTS
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RANKS = TOPK = 8
 PARTS = ("layer", "forward", "head", "plan", "stock", "processes", "suite")
@@ -11,7 +13,6 @@ OTHER_ROUTES = ("hot-1.5", "balanced", "near", "one-hot")
 PAPER_SHAPE = (7168, 2048)
 SMALLER_SHAPES = ((4096, 1536), (2048, 768))
 TOKENS = tuple(1024 << n for n in range(7))
-COUNTS = {256: "glm52_prefill_counts.npz", 128: "qwen3_30b_a3b_decode_counts.npz", 64: "olmoe_lens_counts.npz"}
 
 # Seconds: a process and its routing, a device more, rows drawn and compared, and the rate of a layer.
 START, A_DEVICE, A_ROW, FLOPS = 3.0, 0.5, 5e-7, 450e12

@@ -6,11 +6,14 @@ Parts, all of them unless --parts names some:
   shapes  two ranks on a device each, large layers; balanced beside stock PyTorch (which takes a GPU a rank), and zipf-k3
   decode  two ranks, 1 to 256 tokens a rank
   skew    eight ranks on the devices, E = 256, the skewed route families; replicas resident and pulled
+  gate    eight ranks, three shapes, 256 to 16384 tokens, even to skewed: is the gate, calibrated first, as good as the
+          better one of fixed placement and of replicas at any cost?
 A case that fails is named and the others go on; status 1 says that there was one. A case that does not fit is "not run:
 memory". Standard library only; the stock side takes the python3 that has PyTorch (--python).
 """
 import argparse
 import pathlib
+import re
 import shlex
 import shutil
 import sys
@@ -23,49 +26,80 @@ STOCK = pathlib.Path(__file__).resolve().parent / "baselines" / "torch_forward.p
 LARGE = ((4096, 1536, 128, 16384), (4096, 1536, 128, 4096), (7168, 2048, 64, 8192), (2048, 768, 128, 16384),
          (2048, 768, 128, 4096))
 SKEWED = ("zipf-k3", "zipf-k6", "hot-1.5", "real-median", "real-high", "real-extreme")
-COUNTS = "glm52_prefill_counts.npz"  # E = 256
+SKEWED_EXPERTS = 256
+GATED = ((4096, 1536, 128), (2048, 768, 128), (7168, 2048, 64))
+GATED_ROUTES = ("balanced", "near", "hot-1.5", "zipf-k3", "zipf-k6", "real-extreme")
+PARTS = ("shapes", "decode", "skew", "gate")
+GATE_IS_RIGHT = 0.99  # of the better choice's time
 
 
 def layer(hidden, inter, experts, tokens):
     return ["--hidden", hidden, "--inter", inter, "--experts", experts, "--tokens", tokens]
 
 
-def cases(args, traces):
-    """The commands of all parts."""
+def routing(route, experts, traces):
+    trace = ["--trace", f"{traces}/{cell_runner.COUNTS[experts]}"] if route.startswith("real") else []
+    return ["--route", route, *trace]
+
+
+def gate_cases(bench, args, scratch):
+    """Machine files first, each ahead of its shape's cells; zipf-k6 takes 12 experts an expert of a token."""
+    for shape in GATED:
+        machine = f"{scratch}/{'_'.join(map(str, shape))}.json"
+        yield [args.program, "calibrate", "--ranks", 8, "--devices", args.devices, *layer(*shape, 4096), "--out", machine]
+        for tokens in (256, 1024, 4096, 16384):
+            for route in GATED_ROUTES:
+                if route != "zipf-k6" or shape[2] >= 96:
+                    yield bench(8, *layer(*shape, tokens), *routing(route, shape[2], scratch), "--objective", "cost",
+                                "--machine", machine, "--sides", "fixed,ungated", "--replays", 7 if tokens <= 8192 else 5)
+
+
+def cases(args, scratch):
+    """The commands of all parts. `scratch` holds the recorded counts, and takes machine files."""
+    recorded = ["--commit", args.commit] + (["--out", args.out] if args.out else [])
+
     def bench(ranks, *options):
-        return [args.program, "bench", "forward", "--ranks", ranks, "--devices", min(args.devices, ranks), *options]
+        return [args.program, "bench", "forward", "--ranks", ranks, "--devices", min(args.devices, ranks), *options,
+                *recorded]
 
     found = []
     for shape in LARGE if "shapes" in args.parts else ():
         found.append([args.python, STOCK, args.program, "--ranks", 2, *layer(*shape), "--launches", 5,
-                      "--pairs", 20 if shape[3] <= 8192 else 5])
+                      "--pairs", 20 if shape[3] <= 8192 else 5, *recorded])
         found.append(bench(2, *layer(*shape), "--route", "zipf-k3"))
     for tokens in [2**n for n in range(9)] if "decode" in args.parts else ():
         found.append(bench(2, *layer(4096, 1536, 128, tokens), "--route", "balanced", "--planner", "fixed", "--slots", 0))
     for route in SKEWED if "skew" in args.parts else ():
-        trace = ["--trace", f"{traces}/{COUNTS}"] if route.startswith("real") else []
-        found.append(bench(8, *layer(4096, 1536, 256, 4096), "--route", route, *trace))
-    recorded = ["--commit", args.commit] + (["--out", args.out] if args.out else [])
-    return [[str(word) for word in command + recorded] for command in found]
+        found.append(bench(8, *layer(4096, 1536, SKEWED_EXPERTS, 4096), *routing(route, SKEWED_EXPERTS, scratch)))
+    if "gate" in args.parts:
+        found += gate_cases(bench, args, scratch)
+    return [[str(word) for word in command] for command in found]
 
 
 def run_case(command, args):
-    """Runs one case; why it gave no figures, or an empty text."""
+    """Runs one case: its text, and why it gave no figures, or an empty one."""
     if command[0] == args.python and args.devices < 2:
-        return "not run: stock takes a GPU a rank, 2 in all"
+        return "", "not run: stock takes a GPU a rank, 2 in all"
     ended = cell_runner.run_in_group(command, args.deadline)
     why = cell_runner.why_no_figures(ended, args.deadline)
     sys.stdout.write(ended.out)
     if not why.startswith("not run"):
         sys.stderr.write(ended.err)
-    return why
+    return ended.out, why
+
+
+def gate_summary(ratios):
+    """`ratios` by command."""
+    right = sum(ratio >= GATE_IS_RIGHT for ratio in ratios.values())
+    wrong = [f"  {ratio:.4f}  {command}" for command, ratio in ratios.items() if ratio < GATE_IS_RIGHT]
+    return "\n".join([f"\nThe gate was right to a per cent in {right} of {len(ratios)} cells."] + wrong)
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="megaflux, of a build of preset cuda")
     parser.add_argument("--devices", type=int, default=1, help="GPUs; ranks share them if they are fewer")
-    parser.add_argument("--parts", nargs="+", choices=["shapes", "decode", "skew"], default=["shapes", "decode", "skew"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--data", default=ROOT / "data", help="folder of the recorded counts")
     parser.add_argument("--python", default="python3", help="that has PyTorch")
     parser.add_argument("--deadline", type=int, default=300, help="seconds a case may take")
@@ -76,8 +110,9 @@ def parse_arguments():
     for name in ("devices", "deadline"):
         if getattr(args, name) < 1:
             parser.error(f"--{name}: {getattr(args, name)} is below 1, the least")
-    if not (pathlib.Path(args.data) / COUNTS).is_file():
-        parser.error(f"--data: there is no {COUNTS} in {args.data}")
+    for counts in cell_runner.COUNTS.values():
+        if not (pathlib.Path(args.data) / counts).is_file():
+            parser.error(f"--data: there is no {counts} in {args.data}")
     if not args.dry_run and not shutil.which(args.program):
         parser.error(f"program: {args.program} is not there, or cannot be run")
     why = cell_runner.why_no_appending(args.out) if args.out and not args.dry_run else ""
@@ -89,15 +124,20 @@ def parse_arguments():
 def main():
     args = parse_arguments()
     cell_runner.end_on_signals("forward_table.py")
-    with tempfile.TemporaryDirectory() as traces:
-        cell_runner.store(pathlib.Path(args.data) / COUNTS, pathlib.Path(traces) / COUNTS)
-        num_failed = 0
-        for command in cases(args, traces):
+    with tempfile.TemporaryDirectory() as scratch:
+        for counts in cell_runner.COUNTS.values():
+            cell_runner.store(pathlib.Path(args.data) / counts, pathlib.Path(scratch) / counts)
+        num_failed, gate = 0, {}
+        for command in cases(args, scratch):
             print(f"\n$ {shlex.join(command)}", flush=True)
-            why = "" if args.dry_run else run_case(command, args)
+            text, why = ("", "") if args.dry_run else run_case(command, args)
             if why:
                 print(why, flush=True)
+            if ratio := re.search(r"^gate_ratio ([\d.]+)$", text, re.M):
+                gate[shlex.join(command)] = float(ratio[1])
             num_failed += why.startswith("failed")
+        if gate:
+            print(gate_summary(gate))
     return 1 if num_failed else 0
 
 

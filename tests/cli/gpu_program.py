@@ -5,13 +5,12 @@ Ends with a line of counts, and with status 77 where there is no GPU for the tes
 
 import json
 import random
-import re
-import subprocess
 import sys
 import unittest
 
 from gpu_faults import RUN, SMALL, Faults, RefusedFaults  # whose tests are run with those of this module
-from program import DATA_DIR, PROGRAM, NeedsGpu, ProgramTest, call, has_gpu
+from gpu_forward import Calibrates, Forwards  # and so are these
+from program import DATA_DIR, NeedsGpu, ProgramTest, call, has_gpu
 
 SKIPPED = 77
 PLANNERS = {"megaflux": ("forward", "backward", "cost"), "paper": ("forward", "backward"), "quota": ("forward", "cost"),
@@ -168,88 +167,6 @@ class Plans(NeedsGpu):
     def test_the_report_names_the_device(self):
         text = self.ok("plan", self.loads(), "--ranks", 4, "--backend", "cuda").stdout
         self.assertIn("byte for byte as by the host", text)
-
-
-class Forwards(NeedsGpu):
-    """`bench forward`."""
-
-    def forward(self, *options):
-        """Records of a small `bench forward`, by figure."""
-        lines = self.folder / "forward.jsonl"
-        lines.unlink(missing_ok=True)
-        shown = self.ok("bench", "forward", "--experts", 16, "--topk", 2, "--tokens", 256, "--hidden", 256, "--inter", 128,
-                        "--replays", 3, "--commit", "abc", "--out", lines, *options).stdout
-        records = [json.loads(line) for line in lines.read_text().splitlines()]
-        for record in records:
-            self.assertEqual(["figure", "value", "unit", "case", "samples", "clock", "gpu_uuid", "commit", "command"],
-                             list(record))
-            self.assertEqual(3, len(record["samples"]))
-        return shown, {(record["figure"], record["case"]): record for record in records}
-
-    def test_forwards_are_timed(self):
-        shown, records = self.forward("--ranks", 4, "--route", "hot-1.5")
-        case = "op=forward,H=256,I=128,E=16,K=2,P=4,T=256,{},objective=forward,exec=mega,ranks=virtual"
-        planned = case.format("s=2,route=hot-1.5,planner=megaflux")
-        staged = planned.replace("exec=mega", "exec=staged")
-        # The transfer of so small weights may not show.
-        self.assertEqual({("layer_ms", planned), ("layer_ms", staged), ("skew_speedup", planned),
-                          ("pipelined_over_staged", planned), ("ideal_fraction", planned),
-                          ("layer_ms", case.format("s=0,route=hot-1.5,planner=fixed")),
-                          ("layer_ms", case.format("s=0,route=balanced,planner=fixed"))},
-                         set(records) - {("hidden_fraction", planned)})
-        for figure in ("skew_speedup", "pipelined_over_staged", "ideal_fraction"):
-            record = records[figure, planned]
-            self.assertEqual(sorted(a / b for a, b in record["samples"])[1], record["value"])
-        if hidden := records.get(("hidden_fraction", planned)):
-            exposed, transfer = (sorted(column)[1] for column in zip(*((a - b, c) for a, b, c in hidden["samples"])))
-            self.assertAlmostEqual(1 - exposed / transfer, hidden["value"])
-        self.assertEqual(records["layer_ms", planned]["samples"],
-                         [ours for _, ours in records["skew_speedup", planned]["samples"]])
-        for word in ("virtual", "kappa", "max/mean 1.500", "staged", "resident", "second ideal", "math ms", "skew_speedup",
-                     "weights exposed"):
-            self.assertIn(word, shown)
-
-    def test_one_rank_and_fixed_placement_have_less_to_compare(self):
-        _, records = self.forward("--ranks", 1, "--route", "balanced")
-        self.assertEqual({"layer_ms"}, {figure for figure, _ in records})
-        _, records = self.forward("--ranks", 2, "--planner", "fixed", "--slots", 0)
-        self.assertEqual({"layer_ms", "ideal_fraction"}, {figure for figure, _ in records})
-
-    def test_a_forward_is_served(self):
-        routes = self.folder / "routes.npz"
-        done = subprocess.run(
-            [PROGRAM, "bench", "forward", "--serve", "--ranks", "1", "--experts", "8", "--topk", "2", "--tokens", "128",
-             "--hidden", "128", "--inter", "128", "--route", "balanced", "--routes-out", str(routes)],
-            input="layer 2 0\ngemms 3 2\nlayer 0 0\n", capture_output=True, text=True, timeout=120)
-        ready, layer, gemms = done.stdout.split()
-        self.assertEqual("ready", ready)
-        self.assertGreater(float(layer), float(gemms))
-        self.assertEqual(2, done.returncode)
-        self.assertIn("layer 0 is outside [1, 10000]", done.stderr)
-        self.assertIn("8", self.ok("plan", routes, "--ranks", 1).stdout)
-
-    def test_shapes_of_a_forward_are_checked(self):
-        self.rejected("bench", "forward", "--hidden", 100, "--inter", 64, words=["--hidden: 100 ", "64"])
-        self.rejected("bench", "forward", "--dtype", "fp32", words=["--dtype: fp32", "bf16"])
-        self.rejected("bench", "forward", "--num-sms", 133, words=["--num-sms: 133 ", "[1, "])
-
-    def test_too_little_memory_for_all_sides(self):
-        routes = self.folder / "routes.npz"
-        case = ("bench", "forward", "--experts", 1024, "--tokens", 128, "--hidden", 8192, "--inter", 8192, "--route",
-                "hot-1.5", "--routes-out", routes)
-        # Weights of 2 x 412 GB: contiguous owners, and those of the second ideal. A server holds the planned side alone.
-        for options, weights in (((), "825 GB"), (("--serve",), "412 GB")):
-            self.rejected(*case, *options, words=["bench forward: not run: memory; device 0 needs ", f"weights {weights}",
-                                                  "replica slots", "row pools", "activations", "tokens", "results", " free"])
-            self.assertFalse(routes.exists())
-
-    def test_what_is_said_to_fit_does(self):
-        case = ("bench", "forward", "--ranks", 1, "--experts", 64, "--topk", 64, "--hidden", 16384, "--inter", 64, "--route",
-                "balanced", "--replays", 1)
-        said = self.rejected(*case, "--tokens", 65536, words=["not run: memory"])
-        needs, free = (float(found) for found in re.search(r"needs ([\d.]+) GB .* has ([\d.]+) GB free", said).groups())
-        # All but the weights grows with the tokens.
-        self.ok(*case, "--tokens", int(0.95 * 65536 * free / needs))
 
 
 class Layers(NeedsGpu):

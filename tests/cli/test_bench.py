@@ -75,6 +75,18 @@ class OnGpus(ProgramTest):
                 self.rejected("bench", command, "--trace", LAW, words=["--trace", "esft_law.npz", "real-*", "zipf-k3"])
                 self.rejected("bench", command, "--experts", 0, words=["--experts", "0", "[1,"])
 
+    def test_calibrate(self):
+        self.rejected("calibrate", words=["calibrate", "MEGAFLUX_CUDA=ON"])
+        self.rejected("calibrate", "--ranks", 1, words=["--ranks", "1", "[2,"])
+        self.rejected("calibrate", "--ranks", 2, "--devices", 3, words=["--devices", "3", "--ranks 2"])
+        self.rejected("calibrate", "--out", self.folder, words=["--out", "folder"])
+        self.rejected("calibrate", "--hidden", 100, words=["hidden", "100", "64"])
+        self.rejected("calibrate", "--slots", 9, words=["--slots", "9", "[0, 8]"])
+
+    def test_sides_of_a_forward(self):
+        self.rejected("bench", "forward", "--sides", "fixed,idle", words=["--sides", "idle", "ungated", "second ideal"])
+        self.rejected("bench", "forward", "--sides", "fixed", "--serve", words=["--sides", "fixed", "--serve"])
+
     def test_options_of_a_forward(self):
         for option, value, limit in (("--hidden", 0, "[1, 65536]"), ("--inter", 0, "[1, 65536]"), ("--lag", 0, "[1, 64]"),
                                      ("--num-sms", -1, "[0, 1024]"), ("--pool-rows", -1, "[0,"),

@@ -80,8 +80,8 @@ class Sides(ProgramTest):
     def test_our_side_ends_or_is_silent(self):
         with self.assertRaisesRegex(RuntimeError, "megaflux ended"):
             self.ours("sys.exit(1)").wait_ready()
-        with self.assertRaisesRegex(RuntimeError, "no answer in 0.2 s.*half"):
-            self.ours("print('half', end='', flush=True)\ntime.sleep(3)", deadline=0.2).wait_ready()
+        with self.assertRaisesRegex(RuntimeError, "no answer in 2 s.*half"):
+            self.ours("print('half', end='', flush=True)\ntime.sleep(30)", deadline=2).wait_ready()
         with self.assertRaisesRegex(RuntimeError, "said 'no'"):
             self.ours("print('no', flush=True)").wait_ready()
 
@@ -148,14 +148,31 @@ class Table(ProgramTest):
     def test_cases(self):
         text = self.table("--dry-run", "--devices", "2", "--commit", "abc", "--out", "x.jsonl")
         commands = [line for line in text.splitlines() if line.startswith("$ ")]
-        self.assertEqual(5 + 5 + 9 + 6, len(commands))
+        measuring = [command for command in commands if " calibrate " not in command]
+        self.assertEqual(5 + 5 + 9 + 6 + 4 * (6 + 6 + 5), len(measuring))
+        self.assertEqual(3, len(commands) - len(measuring))
         for words in ("--hidden 7168 --inter 2048 --experts 64 --tokens 8192", "--tokens 256 --route balanced",
                       "--ranks 8 --devices 2 --hidden 4096 --inter 1536 --experts 256", "--route real-extreme --trace",
                       "torch_forward.py"):
             self.assertIn(words, text)
-        for command in commands:
-            self.assertTrue(command.endswith("--commit abc --out x.jsonl"), command)
+        for command in measuring:
+            self.assertRegex(command, "--commit abc --out x.jsonl( |$)")
         self.assertNotIn("--devices 2", self.table("--dry-run"))
+
+    def test_the_gate_weighs_the_machine_file_of_its_shape(self):
+        body = """
+arguments = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+if sys.argv[1] == "calibrate":
+    open(arguments["--out"], "w").write(arguments["--hidden"])
+else:
+    arguments = dict(zip(sys.argv[3::2], sys.argv[4::2]))
+    assert open(arguments["--machine"]).read() == arguments["--hidden"]
+    assert arguments["--sides"] == "fixed,ungated" and arguments["--objective"] == "cost"
+    print("gate_ratio", 0.98 if arguments["--tokens"] == "256" and arguments["--route"] == "near" else 0.99)
+"""
+        text = self.table("--parts", "gate", body=body)
+        self.assertIn("right to a per cent in 65 of 68 cells", text)
+        self.assertEqual(3, len([line for line in text.splitlines() if line.startswith("  0.9800  ") and "near" in line]))
 
     def test_stock_takes_a_gpu_a_rank(self):
         text = self.table("--parts", "shapes", "--python", "no-such-python")

@@ -39,6 +39,16 @@ TEST(PlannerGate, pre_gate_refuses_what_cannot_pay_for_planning) {
   EXPECT_EQ(planned.plan.header().objective, 117'000u);
 }
 
+TEST(PlannerGate, the_pre_gate_prices_what_a_search_adds_to_a_head) {
+  // 120 - tau(103) = 17 blocks = 17 us; a search takes 20, of which 2 are spent in any case.
+  EXPECT_EQ(plan_once(cost_config(), hot_loads(120)).report.gate, GateDecision::kPreGate);
+  PlanConfig config = cost_config();
+  config.cost->pre_gate_ns = 4'000;
+  EXPECT_EQ(plan_once(config, hot_loads(120)).report.gate, GateDecision::kReplicate);
+  config.cost->pre_gate_ns = 40'000;  // slower than a search: nothing to lose
+  EXPECT_EQ(plan_once(config, hot_loads(102)).report.gate, GateDecision::kReplicate);
+}
+
 TEST(PlannerGate, replicates_when_the_gain_is_large) {
   const Planned planned = plan_once(cost_config(), hot_loads(300));
   EXPECT_EQ(planned.report.gate, GateDecision::kReplicate);

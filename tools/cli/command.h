@@ -33,6 +33,7 @@ void add_explain_command(CLI::App& app, Invocation& invocation);
 void add_import_command(CLI::App& app, Invocation& invocation);
 void add_export_command(CLI::App& app, Invocation& invocation);
 void add_bench_command(CLI::App& app, Invocation& invocation);
+void add_calibrate_command(CLI::App& app, Invocation& invocation);
 void add_report_command(CLI::App& app, Invocation& invocation);
 void add_doctor_command(CLI::App& app, Invocation& invocation);
 

@@ -111,6 +111,7 @@ ExitCode call(int argc, char** argv) {
   add_import_command(app, invocation);
   add_export_command(app, invocation);
   add_bench_command(app, invocation);
+  add_calibrate_command(app, invocation);
   add_report_command(app, invocation);
   add_doctor_command(app, invocation);
   check_command(app, invocation.arguments);

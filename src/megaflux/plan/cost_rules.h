@@ -86,7 +86,7 @@ struct PreGateFacts {
   bool copy_is_free = false;  // a slot holds an expert already, or ranks differ in speed or work
 };
 
-// Before any search: even if all ranks finished at tau, would that pay for planning and for the
+// Before any search: even if all ranks finished at tau, would that pay for searching and for the
 // copy that is hidden best, the one into the rank with most owned blocks? The copy counts as free
 // where a slot holds an expert already, and where ranks differ in speed or other work: their cover
 // is no longer a number of blocks, and a gate must not refuse what could pay.
@@ -101,8 +101,11 @@ MF_HOST_DEVICE inline bool pre_gate_refuses(const CostModel& cost, const PreGate
     with_ns = rank_time_ns(cost, host);
   }
   const uint64_t copy_ns = with_ns - without_ns;
+  // A head runs in either case: what is at stake is by how much a search makes it longer.
+  const uint64_t search_ns =
+      cost.plan_ns - (cost.plan_ns < cost.pre_gate_ns ? cost.plan_ns : cost.pre_gate_ns);
   // Divided instead of multiplied: block_ps times blocks may pass 64 bits.
-  const uint64_t price_ns = cost.plan_ns + copy_ns;
+  const uint64_t price_ns = search_ns + copy_ns;
   return cost.block_ps == 0 ||
          static_cast<uint64_t>(facts.gain_blocks) <=
              price_ns / cost.block_ps * 1000 + price_ns % cost.block_ps * 1000 / cost.block_ps;

@@ -257,12 +257,29 @@ void DeviceSession::share_tokens(const Side& side, std::span<const ForwardTensor
   }
 }
 
+void DeviceSession::check_routed(const DeviceHeadStep& step) const {
+  MF_CHECK(!keeps_replicas_ || key_of(step) == routed_for_, "step: layer ", step.layer,
+           ", weight version ", step.weight_version, "; the last route was about layer ",
+           routed_for_.layer, ", version ", routed_for_.weight_version);
+}
+
+void DeviceSession::distribute(const DeviceHeadStep& step, Streams streams) {
+  check_routed(step);
+  if (mega_.replica_slots == 0) return;
+  launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
+    const Side& side = sides_[device_idx];
+    side.distribute->launch(context,
+                            {.planned = planned_,
+                             .sources = side.forward->sources(step.layer, fault_),
+                             .layer = step.layer},
+                            stream);
+  });
+}
+
 void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step,
                             Streams streams) {
   check_count(ranks);
-  MF_CHECK(!keeps_replicas_ || key_of(step) == routed_for_, "compute: layer ", step.layer,
-           ", weight version ", step.weight_version, "; its route was about layer ",
-           routed_for_.layer, ", version ", routed_for_.weight_version);
+  check_routed(step);
   // A slot that nobody fills keeps what it held before.
   const ReplicaTransfer transfer =
       fault_ == Fault::kStaleSlot ? ReplicaTransfer::kInPlace : transfer_;
@@ -279,16 +296,7 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
          .trace = traces_.empty() ? TraceBuffer{} : traces_[i]});
     side.forward->check(group_->context(i), inputs.back());
   }
-  if (transfer == ReplicaTransfer::kStaged && mega_.replica_slots > 0) {
-    launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
-      const Side& side = sides_[device_idx];
-      side.distribute->launch(context,
-                              {.planned = planned_,
-                               .sources = side.forward->sources(step.layer, fault_),
-                               .layer = step.layer},
-                              stream);
-    });
-  }
+  if (transfer == ReplicaTransfer::kStaged) distribute(step, streams);
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     share_tokens(sides_[device_idx], ranks, stream);
     sides_[device_idx].forward->launch(context, inputs[device_idx], stream);

@@ -82,12 +82,14 @@ class DeviceSession {
   Bf16* tokens(int32_t local_idx) const;
 
   // One launch of the protocol on every device, on the group's streams or on those of the caller,
-  // one a device. `route` counts, plans and lists; `compute` executes what the last `route` left;
-  // `forward` is both. After a route without a plan a forward is refused on all ranks: y stays as
-  // it is. Where replicas are kept, a compute is about the layer and version of its route.
+  // one a device. `route` counts, plans and lists; `distribute` fills the slots that this plan
+  // wants, for computes that find them in place; `compute` executes what the last `route` left;
+  // `forward` is route and compute. After a route without a plan a compute is refused on all ranks:
+  // y stays as it is. Where replicas are kept, all are about the layer and version of the route.
   using Streams = std::span<const cudaStream_t>;
   void route(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
              Streams streams = {});
+  void distribute(const DeviceHeadStep& step = {}, Streams streams = {});
   void compute(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
                Streams streams = {});
   void forward(std::span<const ForwardTensors> ranks, const DeviceHeadStep& step = {},
@@ -137,6 +139,7 @@ class DeviceSession {
   // [P, s] what the slots hold, once nothing runs; empty if replicas are not kept.
   std::vector<int32_t> residents() const;
   void check_count(std::span<const ForwardTensors> ranks) const;
+  void check_routed(const DeviceHeadStep& step) const;
   void share_tokens(const Side& side, std::span<const ForwardTensors> ranks, cudaStream_t stream);
   std::vector<int32_t> local_ranks() const;  // by local index
 

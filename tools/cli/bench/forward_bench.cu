@@ -96,7 +96,9 @@ ForwardBenchFigures bench_forward(const ForwardBenchCase& bench_case) {
     if (i == 0) figures.launches = static_cast<int32_t>(std::clamp(kSampleMs / ms, 2.0, 50.0));
   }
   for (int32_t sample = 0; sample < bench_case.samples; ++sample) {
-    for (size_t i = 0; i < rigs.size(); ++i) {
+    for (size_t n = 0; n < rigs.size(); ++n) {
+      // There and back: no run always comes behind the same other one, whose heat it would inherit.
+      const size_t i = sample % 2 == 0 ? n : rigs.size() - 1 - n;
       figures.runs[i].ms.push_back(
           rigs.of_run(i).run(LaunchKind::kLayer, figures.launches, leads[i]));
     }

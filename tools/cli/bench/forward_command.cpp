@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 
 #include "cli/bench/forward_memory.h"
@@ -19,10 +17,7 @@
 #include "cli/json_output.h"
 #include "cli/option_names.h"
 #include "megaflux/base/check.h"
-#include "megaflux/base/math.h"
 #include "megaflux/layer/mega/mega_config.h"
-#include "megaflux/moe/limits.h"
-#include "megaflux/moe/owner_table.h"
 #include "megaflux/trace/route_file.h"
 #include "megaflux/trace/trace_file.h"
 #include "simulate/distribution.h"
@@ -38,81 +33,13 @@ struct ForwardOptions {
   int32_t lag_waves = 2;
   bool is_serving = false;
   std::string routes_file;
+  std::vector<std::string> sides;  // none = all
 };
 
 // Few tokens are measured in more samples: their times spread more.
 int32_t num_samples(const ForwardOptions& options) {
   if (options.samples > 0) return options.samples;
   return options.bench.tokens <= 8192 ? 20 : 5;
-}
-
-// Owners that know the loads: experts by falling rows, each to the rank with the fewest rows so far
-// among those that hold fewer than ceil(E / P) experts.
-std::vector<int32_t> dealt_owners(const LoadTable& loads, int32_t num_ranks) {
-  const std::span<const int32_t> totals = loads.totals();
-  std::vector<int32_t> by_rows(totals.size()), owner_of(totals.size());
-  std::iota(by_rows.begin(), by_rows.end(), 0);
-  std::ranges::stable_sort(by_rows, [&](int32_t a, int32_t b) { return totals[a] > totals[b]; });
-  const int32_t most = ceil_div(static_cast<int32_t>(totals.size()), num_ranks);
-  std::vector<int64_t> rows(num_ranks);
-  std::vector<int32_t> held(num_ranks);
-  for (const int32_t expert : by_rows) {
-    int32_t least = -1;
-    for (int32_t rank = 0; rank < num_ranks; ++rank) {
-      if (held[rank] < most && (least < 0 || rows[rank] < rows[least])) least = rank;
-    }
-    owner_of[expert] = least;
-    rows[least] += totals[expert];
-    ++held[least];
-  }
-  return owner_of;
-}
-
-PlanConfig fixed_config(const ForwardOptions& options) {
-  PlanConfig config;
-  config.planner = PlannerKind::kFixed;
-  config.dims = {.num_experts = options.bench.num_experts,
-                 .num_ranks = options.bench.plan.num_ranks,
-                 .block_rows = options.bench.plan.block_rows};
-  config.owner_of = contiguous_owners(config.dims.num_experts, config.dims.num_ranks);
-  return config;
-}
-
-// The second ideal: the loads of all ranks equal, those of experts as routed. The same kernel and
-// head over the same routing, with owners that know the loads and every slot that a device allows:
-// what is left over for replicas is little, and the portfolio deals it out to the block. The table
-// shows the largest load beside tau, which equal loads meet.
-PlanConfig second_ideal_config(const ForwardOptions& options, const LoadTable& loads) {
-  PlanConfig config = fixed_config(options);
-  config.planner = PlannerKind::kMegaflux;
-  config.dims.replica_slots = kMaxDeviceSlots;
-  config.owner_of = dealt_owners(loads, config.dims.num_ranks);
-  return config;
-}
-
-// Planned first; what does not differ from it is left out. Nothing moves in the ideals.
-std::vector<ForwardSide> make_sides(const ForwardOptions& options, const RouteSet& routes,
-                                    const RouteSet& balanced) {
-  const PlanOptions& plan = options.bench.plan;
-  PlanConfig planned = plan_config_of(plan, options.bench.num_experts, options.bench.topk);
-  const PlanConfig fixed = fixed_config(options);
-  planned.owner_of = fixed.owner_of;
-  std::vector<ForwardSide> sides = {{"planned", {planned, routes.routing}}};
-  if (plan.num_ranks > 1) {
-    if (planned.planner != PlannerKind::kFixed) {
-      if (planned.dims.replica_slots > 0) {
-        sides.push_back({"staged", {planned, routes.routing, ReplicaTransfer::kStaged}});
-        sides.push_back({"resident", {planned, routes.routing, ReplicaTransfer::kInPlace}});
-      }
-      sides.push_back({"fixed", {fixed, routes.routing}});
-    }
-    const LoadTable loads = loads_of(routes.routing, options.bench.num_experts);
-    sides.push_back(
-        {"second ideal",
-         {second_ideal_config(options, loads), routes.routing, ReplicaTransfer::kInPlace}});
-  }
-  sides.push_back({"ideal", {fixed, balanced.routing}});
-  return sides;
 }
 
 ForwardBenchCase make_case(const ForwardOptions& options, const std::vector<ForwardSide>& sides) {
@@ -139,57 +66,6 @@ std::string case_of_side(const GpuBenchOptions& options, const ForwardSide& side
       options.plan.num_ranks, options.tokens, plan.dims.replica_slots, route,
       planner_name(plan.planner), objective_name(plan.objective), is_staged ? "staged" : "mega",
       options.is_real() ? "real" : "virtual");
-}
-
-// Of each side that is held against planned: side / planned.
-std::vector<ForwardRatio> ratios_of(const std::vector<ForwardSide>& sides,
-                                    const ForwardBenchFigures& figures) {
-  static const std::map<std::string, std::string> kNames = {{"fixed", "skew_speedup"},
-                                                            {"staged", "pipelined_over_staged"},
-                                                            {"second ideal", "ideal_fraction"}};
-  std::vector<ForwardRatio> ratios;
-  for (size_t i = 1; i < sides.size(); ++i) {
-    const auto name = kNames.find(sides[i].name);
-    if (name == kNames.end()) continue;
-    ForwardRatio ratio{.name = name->second, .pairs = {}};
-    std::vector<double> values;
-    for (size_t n = 0; n < figures.runs[i].ms.size(); ++n) {
-      ratio.pairs.push_back({figures.runs[i].ms[n], figures.runs[0].ms[n]});
-      values.push_back(ratio.pairs.back()[0] / ratio.pairs.back()[1]);
-    }
-    ratio.value = simulate::percentile(values, 50);
-    ratios.push_back(std::move(ratio));
-  }
-  return ratios;
-}
-
-const std::vector<double>* times_of(const std::vector<ForwardSide>& sides,
-                                    const ForwardBenchFigures& figures, const std::string& name) {
-  for (size_t i = 0; i < sides.size(); ++i) {
-    if (sides[i].name == name) return &figures.runs[i].ms;
-  }
-  return nullptr;
-}
-
-// Nothing where no weights move, or where moving them took no time that shows.
-std::optional<HiddenFraction> hidden_of(const std::vector<ForwardSide>& sides,
-                                        const ForwardBenchFigures& figures) {
-  const std::vector<double>& planned = figures.runs[0].ms;
-  const std::vector<double>* const resident = times_of(sides, figures, "resident");
-  const std::vector<double>* const staged = times_of(sides, figures, "staged");
-  if (resident == nullptr || staged == nullptr) return std::nullopt;
-  if (figures.runs[0].plan.header().num_copies == 0) return std::nullopt;
-  HiddenFraction hidden;
-  std::vector<double> exposed, transfers;
-  for (size_t n = 0; n < planned.size(); ++n) {
-    exposed.push_back(planned[n] - (*resident)[n]);
-    transfers.push_back((*staged)[n] - (*resident)[n]);
-    hidden.triples.push_back({planned[n], (*resident)[n], transfers.back()});
-  }
-  const double transfer = simulate::percentile(transfers, 50);
-  if (transfer <= 0) return std::nullopt;
-  hidden.value = 1 - simulate::percentile(exposed, 50) / transfer;
-  return hidden;
 }
 
 // layer_ms of every side that has a name among the cases, then the ratios and the hidden fraction.
@@ -245,6 +121,8 @@ void check_serving(const ForwardOptions& options) {
            " gets nothing with --serve, which answers on standard output");
   MF_CHECK(options.samples == 0, "--replays: ", options.samples,
            " is not read with --serve, whose input says how many launches");
+  MF_CHECK(options.sides.empty(), "--sides: ", options.sides.front(),
+           " is not read with --serve, which measures planned");
 }
 
 void write_routes(const ForwardOptions& options, const RouteRequest& request,
@@ -257,6 +135,7 @@ ExitCode run_forward_bench(const ForwardOptions& options,
                            const std::vector<std::string>& arguments) {
   const GpuBenchOptions& bench = options.bench;
   check_serving(options);
+  for (const std::string& side : options.sides) check_choice("--sides", side, forward_side_names());
   check_output("--routes-out", options.routes_file);
   check_gpu_bench(bench, {{"--routes-out", options.routes_file}});
   check_layer(options);
@@ -264,7 +143,8 @@ ExitCode run_forward_bench(const ForwardOptions& options,
   const RouteRequest request = route_request(bench, route_family_from_name(bench.route));
   const RouteSet routes = bench_routes(bench, request);
   const RouteSet balanced = bench_routes(bench, route_request(bench, RouteFamily::kBalanced));
-  const std::vector<ForwardSide> sides = make_sides(options, routes, balanced);
+  const std::vector<ForwardSide> sides =
+      make_sides(bench, routes.routing, balanced.routing, options.sides);
   const ForwardBenchCase bench_case = make_case(options, sides);
   const size_t num_runs = options.is_serving ? 1 : bench_case.runs.size();
   require_memory("bench forward", forward_needs(bench_case, num_runs, device.num_sms));
@@ -303,6 +183,9 @@ void add_options(CLI::App& forward, ForwardOptions& options) {
   add_integer(forward, "--lag", options.lag_waves, {1, 64}, "waves by which FC2 trails FC1");
   forward.add_flag("--serve", options.is_serving,
                    "measure the plan alone, when a line of standard input says so");
+  forward.add_option("--sides", options.sides, "placements beside planned; default: all there are")
+      ->delimiter(',')
+      ->type_name("NAME,...");
   forward
       .add_option("--routes-out", options.routes_file,
                   "write the routing as a trace, for others to run")
@@ -323,7 +206,7 @@ void add_forward_bench(CLI::App& bench, Invocation& invocation) {
       "resident: "
       "in place before;\nfixed: without replicas; second ideal: equal ranks, experts as routed; "
       "ideal: "
-      "balanced routing.\n\n"
+      "balanced routing;\nungated, with --objective cost: replicas whatever they cost.\n\n"
       "Example: megaflux bench forward --ranks 8 --route zipf-k6\n"
       "         megaflux bench forward --ranks 2 --devices 2 --tokens 16384 --out forward.jsonl\n"
       "         echo layer 10 0 | megaflux bench forward --ranks 1 --experts 16 --route balanced "

@@ -8,13 +8,13 @@
 #include <span>
 
 #include "cli/bench/gpu_bench_options.h"
-#include "cli/gpu/group_timer_cuda.h"
 #include "megaflux/base/check_cuda.h"
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/local_group_cuda.h"
 #include "megaflux/head/device_head_cuda.h"
 #include "megaflux/layer/mega/mega_fields.h"
 #include "megaflux/plan/device_planner_cuda.h"
+#include "megaflux/session/group_timer_cuda.h"
 
 namespace megaflux::cli {
 namespace {

@@ -2,29 +2,14 @@
 
 #include <algorithm>
 
+#include "cli/gpu/gpu_backend.h"
 #include "megaflux/base/math.h"
-#include "megaflux/base/rng.h"
 #include "megaflux/comm/local_group_cuda.h"
 #include "megaflux/moe/owner_table.h"
+#include "megaflux/session/random_fill_cuda.h"
 
 namespace megaflux::cli {
 namespace {
-
-// bf16 in [-scale, scale).
-__global__ void random_values_kernel(Bf16* values, int64_t count, float scale, uint64_t seed) {
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
-    Rng rng(seed + static_cast<uint64_t>(i));
-    values[i] = Bf16(rng.symmetric(scale));
-  }
-}
-
-// In memory of the current device. Streams that must not see them half done start after a
-// synchronisation.
-void fill_random(Bf16* values, int64_t count, float scale, uint64_t seed) {
-  random_values_kernel<<<1024, 256>>>(values, count, scale, seed << 40);
-  MF_CUDA(cudaGetLastError());
-}
 
 Bf16* bf16_at(const DeviceMemory& memory) {
   return reinterpret_cast<Bf16*>(memory.data());
@@ -83,9 +68,7 @@ LayerRig::LayerRig(DeviceSessionConfig config, std::span<const int32_t> device_o
   for (const Routing& of_rank : routing) {
     config.max_tokens = std::max(config.max_tokens, of_rank.num_tokens);
   }
-  std::vector<int32_t> hosted(std::ranges::max(device_of_) + 1);
-  for (const int32_t device : device_of_) ++hosted[device];
-  config.ranks_per_device = std::ranges::max(hosted);
+  config.ranks_per_device = most_hosted(device_of_);
   session_ = std::make_unique<DeviceSession>(config, [&](const Layout& layout) {
     return std::make_unique<LocalGroup>(LocalConfig{.device_of = device_of_}, layout);
   });

@@ -17,11 +17,11 @@
 #include <span>
 #include <vector>
 
-#include "cli/gpu/group_timer_cuda.h"
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/moe/plan.h"
 #include "megaflux/moe/routing.h"
 #include "megaflux/session/device_session_cuda.h"
+#include "megaflux/session/group_timer_cuda.h"
 
 namespace megaflux::cli {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,5 +51,7 @@ void check_dealing(int32_t num_ranks, int32_t num_devices);
 // [P] the device of each rank, dealt out evenly from ordinal 0 on: 3 ranks on 2 devices are {0, 0,
 // 1}. Both numbers as check_dealing() lets them through.
 std::vector<int32_t> deal_ranks(int32_t num_ranks, int32_t num_devices);
+// The most ranks that one device hosts.
+int32_t most_hosted(std::span<const int32_t> device_of);
 
 }  // namespace megaflux::cli

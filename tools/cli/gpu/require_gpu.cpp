@@ -1,4 +1,7 @@
 #include "cli/gpu/gpu_backend.h"
+
+#include <algorithm>
+
 #include "megaflux/base/check.h"
 #include "megaflux/base/math.h"
 #include "megaflux/comm/device_context.h"
@@ -43,6 +46,12 @@ std::vector<int32_t> deal_ranks(int32_t num_ranks, int32_t num_devices) {
     device_of.push_back(rank * num_devices / num_ranks);
   }
   return device_of;
+}
+
+int32_t most_hosted(std::span<const int32_t> device_of) {
+  std::vector<int32_t> hosted(std::ranges::max(device_of) + 1);
+  for (const int32_t device : device_of) ++hosted[device];
+  return std::ranges::max(hosted);
 }
 
 }  // namespace megaflux::cli

@@ -8,11 +8,11 @@
 #include <span>
 #include <string>
 
-#include "cli/gpu/group_timer_cuda.h"
 #include "cli/plan/plan_result.h"
 #include "megaflux/base/device_memory_cuda.h"
 #include "megaflux/comm/local_group_cuda.h"
 #include "megaflux/session/device_session_cuda.h"
+#include "megaflux/session/group_timer_cuda.h"
 
 namespace megaflux::cli {
 namespace {

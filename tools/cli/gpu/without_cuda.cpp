@@ -1,5 +1,6 @@
 #include "cli/bench/forward_bench.h"
 #include "cli/bench/head_bench.h"
+#include "cli/calibrate/calibrate_on_gpu.h"
 #include "cli/gpu/gpu_backend.h"
 #include "cli/gpu/plan_on_gpu.h"
 #include "cli/gpu/run_on_gpu.h"
@@ -42,6 +43,11 @@ HeadBenchFigures bench_head(const HeadBenchCase&) {
 
 ForwardBenchFigures bench_forward(const ForwardBenchCase&) {
   check_has_cuda("bench forward");
+  return {};
+}
+
+MachineModel calibrate_on_gpu(const CalibrationCase&) {
+  check_has_cuda("calibrate");
   return {};
 }
 

@@ -51,15 +51,16 @@ std::vector<int32_t> read_table(const std::string& option, const std::string& pa
   return {values.begin(), values.end()};
 }
 
-int64_t* machine_field(MachineModel& machine, const std::string& key) {
-  if (key == "gflops") return &machine.gflops;
-  if (key == "link_mb_per_s") return &machine.link_mb_per_s;
-  if (key == "plan_ns") return &machine.plan_ns;
-  if (key == "pre_gate_ns") return &machine.pre_gate_ns;
-  if (key == "copy_latency_ns") return &machine.copy_latency_ns;
-  if (key == "round_ns") return &machine.round_ns;
-  return nullptr;
-}
+struct MachineField {
+  const char* key;
+  int64_t MachineModel::*value;
+};
+constexpr MachineField kMachineFields[] = {{"gflops", &MachineModel::gflops},
+                                           {"link_mb_per_s", &MachineModel::link_mb_per_s},
+                                           {"plan_ns", &MachineModel::plan_ns},
+                                           {"pre_gate_ns", &MachineModel::pre_gate_ns},
+                                           {"copy_latency_ns", &MachineModel::copy_latency_ns},
+                                           {"round_ns", &MachineModel::round_ns}};
 
 // A value of the file in a message; what holds other values is not spelt out, however deep it is.
 std::string shown(const nlohmann::json& value) {
@@ -76,13 +77,13 @@ MachineModel machine_of(const nlohmann::json& fields, const std::string& path) {
       machine.name = value.get<std::string>();
       continue;
     }
-    int64_t* field = machine_field(machine, key);
-    MF_CHECK(field != nullptr, "machine: ", path, ": '", key,
+    const auto* const field = std::ranges::find(kMachineFields, key, &MachineField::key);
+    MF_CHECK(field != std::end(kMachineFields), "machine: ", path, ": '", key,
              "' is unknown, one of name|gflops|link_mb_per_s|plan_ns|pre_gate_ns|copy_latency_ns|"
              "round_ns expected");
     MF_CHECK(value.is_number_integer(), "machine: ", path, ": ", key, ": ", shown(value),
              " is no integer");
-    *field = value.get<int64_t>();
+    machine.*field->value = value.get<int64_t>();
   }
   return machine;
 }
@@ -180,6 +181,12 @@ MachineModel parse_machine(std::string_view text, const std::string& path) {
   const MachineModel machine = machine_of(fields, path);
   check_machine(machine);
   return machine;
+}
+
+std::string machine_text(const MachineModel& machine) {
+  nlohmann::ordered_json fields = {{"name", machine.name}};
+  for (const MachineField& field : kMachineFields) fields[field.key] = machine.*field.value;
+  return fields.dump(2) + "\n";
 }
 
 MachineModel read_machine(const std::string& name_or_path) {

@@ -48,6 +48,9 @@ std::vector<uint8_t> parse_inactive(const std::string& text, int32_t num_ranks);
 // unless it gives one.
 MachineModel parse_machine(std::string_view text, const std::string& path);
 
+// The same text with all fields; parse_machine reads it back.
+std::string machine_text(const MachineModel& machine);
+
 // A name that megaflux knows, or a JSON file with fields of MachineModel; fields left out keep the
 // values of h200.
 MachineModel read_machine(const std::string& name_or_path);

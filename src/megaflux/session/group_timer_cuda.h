@@ -17,7 +17,7 @@
 #include "megaflux/base/check_cuda.h"
 #include "megaflux/comm/device_group_cuda.h"
 
-namespace megaflux::cli {
+namespace megaflux {
 
 class GroupTimer {
  public:
@@ -66,4 +66,4 @@ class GroupTimer {
   std::vector<Event> end_;    // [devices]
 };
 
-}  // namespace megaflux::cli
+}  // namespace megaflux

@@ -1,0 +1,247 @@
+#include "megaflux/session/calibration_cuda.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "megaflux/base/check.h"
+#include "megaflux/base/device_memory_cuda.h"
+#include "megaflux/moe/owner_table.h"
+#include "megaflux/moe/route_family.h"
+#include "megaflux/session/group_timer_cuda.h"
+#include "megaflux/session/random_fill_cuda.h"
+
+namespace megaflux {
+namespace {
+
+// Clocks follow what a device has drawn: every sample of a forward comes behind this much of the
+// same load, and takes this long.
+constexpr double kLeadMs = 150;
+constexpr double kSampleMs = 30;
+constexpr double kLeastRate = 400e12;  // FLOP/s of a device, for how many launches that takes
+constexpr int32_t kForwardPairs = 9;
+constexpr int32_t kShortSamples = 15;  // of heads and transfers
+constexpr int32_t kShortLaunches = 20;
+constexpr int32_t kSlots = 2;  // at least: two sizes of a transfer
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// One routing of all ranks, on the devices of this process.
+struct Step {
+  std::vector<ForwardTensors> tensors;  // of this process
+  LoadTable loads;
+  Plan fixed;
+};
+
+// A planner that searches whenever there is anything to gain.
+DeviceSessionConfig searching_config(DeviceSessionConfig config) {
+  const PlanDims dims = config.plan.dims;
+  MF_CHECK(dims.num_ranks >= 2, "num_ranks: ", dims.num_ranks,
+           ", replicas and their cost begin at 2");
+  config.plan.planner = PlannerKind::kMegaflux;
+  config.plan.objective = Objective::kCost;
+  config.plan.dims.replica_slots = std::max(dims.replica_slots, kSlots);
+  const MachineModel free_copies = {.link_mb_per_s = 1'000'000'000,
+                                    .plan_ns = 0,
+                                    .pre_gate_ns = 0,
+                                    .copy_latency_ns = 0,
+                                    .round_ns = 0};
+  config.plan.cost =
+      make_cost_model(free_copies, config.shape, dims.block_rows, CostScope::kForward);
+  if (config.plan.owner_of.empty()) {
+    config.plan.owner_of = contiguous_owners(dims.num_experts, dims.num_ranks);
+  }
+  config.num_layers = 1;
+  config.keeps_replicas = false;
+  return config;
+}
+
+class Calibrator {
+ public:
+  Calibrator(const DeviceSessionConfig& config, const DeviceSession::GroupMaker& make_group,
+             std::span<const MegaWeights> weights)
+      : config_(searching_config(config)), session_(config_, make_group), timer_(session_.group()) {
+    session_.set_weights(0, weights);
+    for (size_t i = 0; i < session_.group().num_devices(); ++i) add_device(i);
+    balanced_ = make_step(RouteFamily::kBalanced);
+    hot_ = make_step(RouteFamily::kHot15);
+  }
+
+  MachineModel measure() {
+    MachineModel machine = {.name = "", .gflops = measure_gflops()};
+    measure_link(machine);
+    measure_heads(machine);
+    check_machine(machine);
+    return machine;
+  }
+
+ private:
+  // Tokens lie where peers read them.
+  void add_device(size_t device_idx) {
+    const CurrentDevice current(session_.group().device(device_idx));
+    const int64_t elements = int64_t{config_.max_tokens} * config_.shape.hidden;
+    for (const int32_t rank : session_.group().ranks_on(device_idx)) {
+      const auto local_idx = static_cast<int32_t>(devices_.size());
+      devices_.push_back(session_.group().device(device_idx));
+      ranks_.push_back(rank);
+      fill_random(session_.tokens(local_idx), elements, 1.0f, static_cast<uint64_t>(rank) + 1);
+      y_.emplace_back(devices_.back(), static_cast<size_t>(elements) * sizeof(Bf16));
+    }
+    MF_CUDA(cudaDeviceSynchronize());
+  }
+
+  Step make_step(RouteFamily family) {
+    const PlanDims& dims = config_.plan.dims;
+    const RouteSet routes = make_routes({.family = family,
+                                         .num_experts = dims.num_experts,
+                                         .topk = config_.shape.topk,
+                                         .num_ranks = dims.num_ranks,
+                                         .tokens_per_rank = config_.max_tokens});
+    Step step;
+    std::vector<int32_t> rows(routes.routing.size() * dims.num_experts);
+    for (size_t rank = 0; rank < routes.routing.size(); ++rank) {
+      count_rows(routes.routing[rank].view(),
+                 std::span(rows).subspan(rank * dims.num_experts, dims.num_experts));
+    }
+    step.loads = LoadTable(dims.num_ranks, dims.num_experts, rows);
+    step.fixed = plan_with(step.loads, 0);
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      const Routing& routing = routes.routing[ranks_[i]];
+      RoutingView view = routing.view();
+      view.topk_ids = upload(devices_[i], routing.topk_ids);
+      view.topk_weights = reinterpret_cast<const float*>(upload(devices_[i], routing.topk_weights));
+      step.tensors.push_back(
+          {.x = session_.tokens(static_cast<int32_t>(i)), .y = y_[i].data(), .routing = view});
+    }
+    return step;
+  }
+
+  template <typename T>
+  const std::byte* upload(int32_t device, const std::vector<T>& values) {
+    memory_.push_back(DeviceMemory::copy_of(device, std::as_bytes(std::span(values))));
+    return memory_.back().data();
+  }
+
+  // Every rank hosts the first `copies` experts of the next rank, a block of each.
+  Plan plan_with(const LoadTable& loads, int32_t copies) const {
+    const PlanDims& dims = config_.plan.dims;
+    std::vector<int32_t> blocks(dims.num_experts), hosted(dims.num_ranks);
+    std::vector<DraftReplica> replicas;
+    for (int32_t e = 0; e < dims.num_experts; ++e) {
+      blocks[e] = loads.blocks(e, dims.block_rows);
+      const int32_t owner = config_.plan.owner_of[e];
+      const int32_t host = (owner + dims.num_ranks - 1) % dims.num_ranks;
+      if (blocks[e] == 0 || hosted[host] == copies) continue;
+      ++hosted[host];
+      replicas.push_back({.expert = e, .rank = host, .num_blocks = 1});
+    }
+    Plan plan;
+    plan.assign(
+        {.dims = dims, .owner_of = config_.plan.owner_of, .blocks = blocks, .replicas = replicas});
+    return plan;
+  }
+
+  // Nanoseconds of one of `launches` calls, right behind `lead` that are not timed.
+  double time_ns(int32_t lead, int32_t launches, const std::function<void()>& call) {
+    for (int32_t i = 0; i < lead; ++i) call();
+    timer_.begin();
+    for (int32_t i = 0; i < launches; ++i) call();
+    timer_.end();
+    session_.group().synchronize();
+    return timer_.slowest_ms() * 1e6 / launches;
+  }
+
+  double forward_ns(const Step& step) {
+    session_.route(step.tensors);
+    session_.put_plan(step.fixed, step.loads);
+    // From the shape alone: every process must make the same launches.
+    const double flops = static_cast<double>(config_.shape.forward_flops_per_row()) *
+                         config_.plan.dims.block_rows * step.fixed.header().max_blocks *
+                         config_.ranks_per_device;
+    const auto launches = [&](double ms, double most) {
+      return static_cast<int32_t>(std::clamp(ms * kLeastRate / (flops * 1e3), 1.0, most));
+    };
+    return time_ns(launches(kLeadMs, 1000), launches(kSampleMs, 200),
+                   [&] { session_.compute(step.tensors); });
+  }
+
+  int64_t measure_gflops() {
+    const int32_t more = hot_.fixed.header().max_blocks - balanced_.fixed.header().max_blocks;
+    MF_CHECK(more > 0, "max_tokens: ", config_.max_tokens,
+             " a rank give the fullest rank of a hot routing ", hot_.fixed.header().max_blocks,
+             " blocks, of a balanced one ", balanced_.fixed.header().max_blocks,
+             ": a block has no time");
+    std::vector<double> balanced_ns, more_ns;
+    for (int32_t i = 0; i < kForwardPairs; ++i) {
+      balanced_ns.push_back(forward_ns(balanced_));
+      more_ns.push_back(forward_ns(hot_) - balanced_ns.back());
+    }
+    const double block_ns = median(more_ns) / more;
+    MF_CHECK(block_ns > 0, "max_tokens: ", config_.max_tokens, " a rank make ", more,
+             " blocks that take no time which shows beside the ", median(balanced_ns) / 1e3,
+             " us of a forward; measure with more");
+    const double flops =
+        static_cast<double>(config_.shape.forward_flops_per_row()) * config_.plan.dims.block_rows;
+    return std::llround(flops / block_ns);
+  }
+
+  double transfer_ns(int32_t copies) {
+    session_.route(balanced_.tensors);
+    session_.put_plan(plan_with(balanced_.loads, copies), balanced_.loads);
+    return time_ns(2, kShortLaunches, [&] { session_.distribute(); });
+  }
+
+  void measure_link(MachineModel& machine) {
+    const int32_t most = std::min(
+        config_.plan.dims.replica_slots,
+        std::ranges::min(owned_experts(config_.plan.owner_of, config_.plan.dims.num_ranks)));
+    if (most == 0) return;  // nothing that could be copied everywhere
+    std::vector<double> per_copy, fixed;
+    for (int32_t i = 0; i < kShortSamples; ++i) {
+      const double none = transfer_ns(0), one = transfer_ns(1), all = transfer_ns(most);
+      per_copy.push_back(most > 1 ? (all - one) / (most - 1) : one - none);
+      fixed.push_back(one - none - per_copy.back());
+    }
+    const double copy_ns = std::max(median(per_copy), 1.0);
+    machine.link_mb_per_s =
+        std::llround(static_cast<double>(config_.shape.expert_bytes()) * 1e3 / copy_ns);
+    if (most > 1) machine.copy_latency_ns = std::llround(std::max(median(fixed), 0.0));
+  }
+
+  double head_ns(const Step& step) {
+    return time_ns(2, kShortLaunches, [&] { session_.route(step.tensors); });
+  }
+
+  void measure_heads(MachineModel& machine) {
+    std::vector<double> searching, refused;
+    for (int32_t i = 0; i < kShortSamples; ++i) {
+      searching.push_back(head_ns(hot_));
+      refused.push_back(head_ns(balanced_));
+    }
+    machine.plan_ns = std::llround(median(searching));
+    machine.pre_gate_ns = std::llround(median(refused));
+  }
+
+  DeviceSessionConfig config_;
+  DeviceSession session_;
+  GroupTimer timer_;
+  std::vector<int32_t> devices_, ranks_;  // of each rank of this process
+  std::vector<DeviceMemory> memory_;      // that the tensors point to
+  std::vector<DeviceMemory> y_;
+  Step balanced_, hot_;
+};
+
+}  // namespace
+
+MachineModel calibrate(const DeviceSessionConfig& config,
+                       const DeviceSession::GroupMaker& make_group,
+                       std::span<const MegaWeights> weights) {
+  return Calibrator(config, make_group, weights).measure();
+}
+
+}  // namespace megaflux

@@ -1,0 +1,74 @@
+#include "cli/bench/forward_ratios.h"
+
+#include <utility>
+
+#include "simulate/distribution.h"
+
+namespace megaflux::cli {
+namespace {
+
+constexpr std::pair<const char*, const char*> kNamedRatios[] = {{"fixed", "skew_speedup"},
+                                                                {"staged", "pipelined_over_staged"},
+                                                                {"second ideal", "ideal_fraction"}};
+
+const std::vector<double>* times_of(std::span<const ForwardSide> sides,
+                                    const ForwardBenchFigures& figures, const std::string& name) {
+  for (size_t i = 0; i < sides.size(); ++i) {
+    if (sides[i].name == name) return &figures.runs[i].ms;
+  }
+  return nullptr;
+}
+
+ForwardRatio make_ratio(const std::string& name, const std::vector<double>& baseline,
+                        const std::vector<double>& planned) {
+  ForwardRatio ratio{.name = name, .pairs = {}};
+  std::vector<double> values;
+  for (size_t n = 0; n < planned.size(); ++n) {
+    ratio.pairs.push_back({baseline[n], planned[n]});
+    values.push_back(baseline[n] / planned[n]);
+  }
+  ratio.value = simulate::percentile(values, 50);
+  return ratio;
+}
+
+}  // namespace
+
+std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
+                                    const ForwardBenchFigures& figures) {
+  const std::vector<double>& planned = figures.runs[0].ms;
+  std::vector<ForwardRatio> ratios;
+  for (const auto& [side, name] : kNamedRatios) {
+    if (const auto* const ms = times_of(sides, figures, side)) {
+      ratios.push_back(make_ratio(name, *ms, planned));
+    }
+  }
+  const auto* const fixed = times_of(sides, figures, "fixed");
+  const auto* const ungated = times_of(sides, figures, "ungated");
+  if (fixed != nullptr && ungated != nullptr) {
+    const bool is_fixed = simulate::percentile(*fixed, 50) <= simulate::percentile(*ungated, 50);
+    ratios.push_back(make_ratio("gate_ratio", is_fixed ? *fixed : *ungated, planned));
+  }
+  return ratios;
+}
+
+std::optional<HiddenFraction> hidden_of(std::span<const ForwardSide> sides,
+                                        const ForwardBenchFigures& figures) {
+  const std::vector<double>& planned = figures.runs[0].ms;
+  const std::vector<double>* const resident = times_of(sides, figures, "resident");
+  const std::vector<double>* const staged = times_of(sides, figures, "staged");
+  if (resident == nullptr || staged == nullptr) return std::nullopt;
+  if (figures.runs[0].plan.header().num_copies == 0) return std::nullopt;
+  HiddenFraction hidden;
+  std::vector<double> exposed, transfers;
+  for (size_t n = 0; n < planned.size(); ++n) {
+    exposed.push_back(planned[n] - (*resident)[n]);
+    transfers.push_back((*staged)[n] - (*resident)[n]);
+    hidden.triples.push_back({planned[n], (*resident)[n], transfers.back()});
+  }
+  const double transfer = simulate::percentile(transfers, 50);
+  if (transfer <= 0) return std::nullopt;
+  hidden.value = 1 - simulate::percentile(exposed, 50) / transfer;
+  return hidden;
+}
+
+}  // namespace megaflux::cli

@@ -1,0 +1,42 @@
+// What the times of `bench forward` say about planned placement.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/bench/forward_sides.h"
+
+namespace megaflux::cli {
+
+// Median of the ratios of two runs, sample by sample.
+struct ForwardRatio {
+  std::string name;
+  double value = 0;
+  std::vector<std::array<double, 2>> pairs;  // [baseline, ours] in ms
+};
+
+// How much of the transfer of replicas' weights the launch hides behind its work: 1 - (t_with -
+// t_free) / t_transfer, of the medians of both differences, since one sample's transfer may be as
+// small as its noise. t_with is planned and t_free resident. t_transfer is staged - resident: the
+// staged launch moves these bytes and does nothing else. All in ms.
+//
+// Example: planned 10.1, resident 10, staged 11: 0.1 of 1 shows, 0.9 is hidden.
+struct HiddenFraction {
+  double value = 0;
+  std::vector<std::array<double, 3>> triples;  // [t_with, t_free, t_transfer]
+};
+
+// side / planned of each side that has such a name: "skew_speedup" of fixed,
+// "pipelined_over_staged", "ideal_fraction" of the second ideal; and "gate_ratio", the better one
+// of fixed and ungated by their medians / planned: 1 is a gate that decides as hindsight does.
+std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
+                                    const ForwardBenchFigures& figures);
+
+// Nothing where no weights move, or where moving them took no time that shows.
+std::optional<HiddenFraction> hidden_of(std::span<const ForwardSide> sides,
+                                        const ForwardBenchFigures& figures);
+
+}  // namespace megaflux::cli

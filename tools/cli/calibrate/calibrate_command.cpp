@@ -1,0 +1,149 @@
+// `megaflux calibrate`: measures what the gate weighs on GPUs, and writes it as a machine file.
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/bench/gpu_bench_options.h"
+#include "cli/calibrate/calibrate_on_gpu.h"
+#include "cli/command.h"
+#include "cli/gpu/gpu_backend.h"
+#include "cli/gpu/gpu_memory.h"
+#include "cli/json_output.h"
+#include "cli/option_names.h"
+#include "cli/options.h"
+#include "cli/plan/plan_tables.h"
+#include "cli/terminal.h"
+#include "cli/text_format.h"
+#include "megaflux/layer/mega/mega_config.h"
+#include "megaflux/moe/limits.h"
+#include "megaflux/moe/owner_table.h"
+#include "megaflux/moe/work_list.h"
+
+namespace megaflux::cli {
+namespace {
+
+struct CalibrateOptions {
+  LayerShape shape = {.num_experts = 128, .topk = 8, .hidden = 4096, .inter = 1536};
+  PlanDims dims = {.num_ranks = 8, .replica_slots = 2, .block_rows = kTileRows};
+  int32_t tokens = 4096;
+  int32_t num_devices = 1;
+  int32_t num_sms = 0;
+  std::string name;
+  std::string machine_file;
+};
+
+MegaConfig layer_on(const CalibrateOptions& options, int32_t sms_of_a_rank) {
+  return resolve_config({.shape = options.shape,
+                         .num_ranks = options.dims.num_ranks,
+                         .replica_slots = options.dims.replica_slots,
+                         .max_tokens = options.tokens,
+                         .num_sms = options.num_sms},
+                        sms_of_a_rank);
+}
+
+void check_options(const CalibrateOptions& options) {
+  check_output("--out", options.machine_file);
+  check_dealing(options.dims.num_ranks, options.num_devices);
+  layer_on(options, std::max(1, options.num_sms));  // one SM a rank, which any device has
+}
+
+void check_memory(const CalibrationCase& layer, const MegaConfig& config, int32_t device_sms) {
+  PlanConfig plan;
+  plan.dims = layer.dims;
+  plan.owner_of = contiguous_owners(layer.dims.num_experts, layer.dims.num_ranks);
+  DeviceNeeds needs;
+  add_weights(layer.shape, plan.owner_of, layer.device_of, needs);
+  add_session(config, plan, device_sms, layer.device_of, needs);
+  require_memory("calibrate", needs);
+}
+
+std::string default_name(const CalibrateOptions& options, const GpuDevice& device) {
+  return fmt::format("{} x {}, {} ranks, H {} I {}", options.num_devices, device.name,
+                     options.dims.num_ranks, options.shape.hidden, options.shape.inter);
+}
+
+void print_machine(const CalibrateOptions& options, const MachineModel& machine) {
+  const TextStyle style = style_of(STDOUT_FILENO);
+  const CostModel cost =
+      make_cost_model(machine, options.shape, options.dims.block_rows, CostScope::kForward);
+  const double copy_us = static_cast<double>(cost.weight_bytes) / cost.link_bytes_per_us;
+  fmt::print("{}\n", paint(style, Colour::kBold, printable(machine.name)));
+  fmt::print("a block of {} rows       {:>9.2f} us  {:.0f} TFLOP/s\n", options.dims.block_rows,
+             cost.block_ps / 1e6, machine.gflops / 1e3);
+  fmt::print(
+      "weights of a replica      {:>9.2f} us  {:.0f} GB/s, and {:.2f} us for the first byte\n",
+      copy_us, machine.link_mb_per_s / 1e3, machine.copy_latency_ns / 1e3);
+  fmt::print("a head that searches      {:>9.2f} us\n", machine.plan_ns / 1e3);
+  fmt::print("one that does not         {:>9.2f} us\n", machine.pre_gate_ns / 1e3);
+  fmt::print("a fresh replica pays from {:>9.0f} blocks on, if nothing hides its weights\n",
+             copy_us * 1e6 / cost.block_ps);
+}
+
+ExitCode run_calibrate(const CalibrateOptions& options) {
+  check_options(options);
+  check_has_cuda("calibrate");
+  GpuDevice device;
+  for (int32_t ordinal = 0; ordinal < options.num_devices; ++ordinal) {
+    device = require_gpu("calibrate", ordinal);
+  }
+  CalibrationCase layer = {.shape = options.shape,
+                           .dims = options.dims,
+                           .tokens = options.tokens,
+                           .num_sms = options.num_sms,
+                           .device_of = deal_ranks(options.dims.num_ranks, options.num_devices)};
+  layer.dims.num_experts = options.shape.num_experts;
+  const int32_t sms_of_a_rank = device.num_sms / most_hosted(layer.device_of);
+  check_memory(layer, layer_on(options, sms_of_a_rank), device.num_sms);
+  MachineModel machine = calibrate_on_gpu(layer);
+  machine.name = options.name.empty() ? default_name(options, device) : options.name;
+  if (!is_stdout(options.machine_file)) print_machine(options, machine);
+  write_text("--out", options.machine_file, machine_text(machine));
+  return ExitCode::kOk;
+}
+
+void add_options(CLI::App& app, CalibrateOptions& options) {
+  LayerShape& shape = options.shape;
+  add_integer(app, "--ranks", options.dims.num_ranks, {2, kMaxRanks}, "ranks, P");
+  add_integer(app, "--devices", options.num_devices, {1, kMaxRanks},
+              "devices, from ordinal 0 on, that the ranks are dealt to");
+  add_integer(app, "--hidden", shape.hidden, {1, 65536}, "H, elements of a token");
+  add_integer(app, "--inter", shape.inter, {1, 65536}, "I, channels of an expert");
+  add_integer(app, "--experts", shape.num_experts, {1, kMaxExperts}, "experts, E");
+  add_integer(app, "--topk", shape.topk, {1, kMaxExperts}, "experts a token, K");
+  add_integer(app, "--tokens", options.tokens, {1, 1 << 20}, "tokens a rank, T");
+  add_integer(app, "--slots", options.dims.replica_slots, {0, kMaxDeviceSlots},
+              "replica slots a rank, s");
+  add_integer(app, "--num-sms", options.num_sms, {0, 1024},
+              "SMs of a rank; 0 = those of a device, dealt out evenly");
+  app.add_option("--name", options.name, "of the machine; default: device, ranks and shape")
+      ->type_name("TEXT");
+  app.add_option("--out", options.machine_file, "machine file to write, - = standard output")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<CalibrateOptions>();
+  CLI::App* calibrate = app.add_subcommand(
+      "calibrate",
+      "Measure on GPUs what a block, a copy and a plan cost, for the cost objective; needs a build "
+      "with CUDA.");
+  add_options(*calibrate, *options);
+  calibrate->footer(
+      "Example: megaflux calibrate --ranks 8 --devices 2 --out machine.json\n"
+      "         megaflux bench forward --ranks 8 --devices 2 --objective cost --machine "
+      "machine.json");
+  calibrate->callback([options, &invocation] {
+    invocation.action = [options] {
+      OptionNames names = gpu_bench_names();
+      names.push_back({"num_sms", "--num-sms"});
+      return naming_options(names, [&] { return run_calibrate(*options); });
+    };
+  });
+}
+
+}  // namespace megaflux::cli
