@@ -266,18 +266,18 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
   // A slot that nobody fills keeps what it held before.
   const ReplicaTransfer transfer =
       fault_ == Fault::kStaleSlot ? ReplicaTransfer::kInPlace : transfer_;
-  std::vector<ForwardInputs> inputs;
+  std::vector<ForwardParams> params;
   for (size_t i = 0; i < sides_.size(); ++i) {
     const Side& side = sides_[i];
-    inputs.push_back(
-        {.ranks = ranks.subspan(side.first, side.count),
-         .planned = planned_,
-         .layer = step.layer,
-         .slots = transfer == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
-         .stages = stages_,
-         .fault = fault_,
-         .trace = traces_.empty() ? TraceBuffer{} : traces_[i]});
-    side.forward->check(group_->context(i), inputs.back());
+    const ForwardInputs inputs = {
+        .ranks = ranks.subspan(side.first, side.count),
+        .planned = planned_,
+        .layer = step.layer,
+        .slots = transfer == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
+        .stages = stages_,
+        .fault = fault_,
+        .trace = traces_.empty() ? TraceBuffer{} : traces_[i]};
+    params.push_back(side.forward->params(group_->context(i), inputs));
   }
   if (transfer == ReplicaTransfer::kStaged && mega_.replica_slots > 0) {
     launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
@@ -291,7 +291,7 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
   }
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     share_tokens(sides_[device_idx], ranks, stream);
-    sides_[device_idx].forward->launch(context, inputs[device_idx], stream);
+    sides_[device_idx].forward->launch(context, params[device_idx], stream);
     // What a fault has left in slots is nobody's.
     if (keeps_replicas_ && fault_ != Fault::kNone) claim_slots(context, fields_, kNobodys, stream);
   });
