@@ -136,11 +136,19 @@ void DeviceSession::wait_for_devices() const {
   }
 }
 
+template <typename Fn>
+void DeviceSession::each_rank(Fn&& fn) const {
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    const CurrentDevice current(group_->device(i));
+    for (int32_t k = 0; k < sides_[i].count; ++k) fn(sides_[i].first + k);
+  }
+}
+
 void DeviceSession::clear_slots() {
-  for (int32_t i = 0; i < num_local_; ++i) {
+  each_rank([&](int32_t i) {
     MF_CUDA(cudaMemset(at_base(base(i), fields_.slot_experts), 0xff,
                        fields_.slot_experts.count * sizeof(int32_t)));
-  }
+  });
   wait_for_devices();
 }
 
@@ -330,7 +338,7 @@ void DeviceSession::put_plan(const Plan& from, const LoadTable& loads) {
   const Plan plan = adopt_plan(from.bytes(), loads, sides_[0].head->config().plan, residents());
   const std::vector<int32_t> ranks = local_ranks();
   const std::vector<int32_t> owned = owned_experts(plan.owner_of(), plan.dims().num_ranks);
-  for (int32_t i = 0; i < num_local_; ++i) {
+  each_rank([&](int32_t i) {
     const auto write = [to = base(i)](const auto& field, std::span<const std::byte> bytes) {
       MF_CUDA(cudaMemcpy(at_base(to, field), bytes.data(), bytes.size(), cudaMemcpyDefault));
     };
@@ -344,7 +352,7 @@ void DeviceSession::put_plan(const Plan& from, const LoadTable& loads) {
     write(head_fields_.work, std::as_bytes(std::span(&header, 1)));
     write(head_fields_.parts, std::as_bytes(list.parts()));
     write(head_fields_.plan, plan.bytes());
-  }
+  });
   // From pageable memory copies may still be on their way, and other streams do not wait for them.
   wait_for_devices();
 }
