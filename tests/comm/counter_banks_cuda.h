@@ -17,7 +17,7 @@ namespace megaflux::test {
 
 class CounterBanks {
  public:
-  // Less than a vector, not whole vectors, and more than the threads of a launch.
+  // Less than a vector, not whole vectors, and more vectors than most launches have threads.
   explicit CounterBanks(Layout& layout) {
     for (const size_t count : {1, 7, 128, 100'003}) {
       fields_.push_back(layout.add_counters("test.counters_" + std::to_string(count), count));

@@ -95,3 +95,12 @@ class DeviceArray {
     GTEST_SKIP() << "needs " << (count) << " GPUs, and there is " << megaflux::gpu::num_gpus(); \
   }                                                                                             \
   static_assert(true)
+
+// Skips a test that waits for deadlines where kernels are slowed down: they would have to be
+// seconds long, and a sanitizer sees nothing in a wait. One test a kernel goes without this, for
+// the way out of a launch that is given up.
+#define MF_NEEDS_REAL_TIME()                                                   \
+  if (megaflux::gpu::size() == megaflux::gpu::Size::kSanitize) {               \
+    GTEST_SKIP() << "waits for deadlines, which a sanitizer makes seconds of"; \
+  }                                                                            \
+  static_assert(true)

@@ -102,11 +102,13 @@ void expect_poisoned_then_recover(RankFault fault, const std::string& words) {
 
 TEST(DeviceHeadFault, IC_33_ARankThatStaysAwayIsNamed) {
   MF_NEEDS_GPUS(1);
+  MF_NEEDS_REAL_TIME();
   expect_poisoned_then_recover(RankFault::kStaysAway, "waiting for entry of rank 2");
 }
 
 TEST(DeviceHeadFault, IC_33_ARankThatTellsNoCountsIsNamed) {
   MF_NEEDS_GPUS(1);
+  MF_NEEDS_REAL_TIME();
   expect_poisoned_then_recover(RankFault::kTellsNoCounts, "waiting for rank_counts of rank 2");
 }
 
@@ -163,6 +165,7 @@ TEST(DeviceHeadFault, BehindARankThatStaysAwayNoRoutesAreSorted) {
 
 TEST(DeviceHeadFault, BehindARankThatTellsNoCountsNoRoutesAreSorted) {
   MF_NEEDS_GPUS(1);
+  MF_NEEDS_REAL_TIME();
   expect_silence_then_recover(RankFault::kTellsNoCounts);
 }
 
@@ -172,6 +175,7 @@ class DeviceHeadPlannerFault : public ::testing::TestWithParam<Objective> {};
 
 TEST_P(DeviceHeadPlannerFault, FortyRanksRecoverFromOneThatIsLost) {
   MF_NEEDS_GPUS(1);
+  MF_NEEDS_REAL_TIME();
   constexpr int32_t kMany = 40;
   HeadConfig config = head_config(128, kMany, 2, 4, 150);
   config.plan.objective = GetParam();
@@ -195,7 +199,7 @@ TEST_P(DeviceHeadPlannerFault, FortyRanksRecoverFromOneThatIsLost) {
     expect_no_work_but_of(rig, kMany - 1);
     EXPECT_THROW(rig.launch(), Error);
     rig.group().recover();
-    for (int step = 0; step < gpu::by_size(3, 1, 3); ++step) {
+    for (int step = 0; step < 3; ++step) {
       run_step(rig, config, draw_step(rng, config));
     }
     if (HasFailure()) return;

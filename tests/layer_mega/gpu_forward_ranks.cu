@@ -206,6 +206,23 @@ TEST(MegaForwardRanks, TwoDevices) {
   }
 }
 
+// The caller's current device is not the session's, and cannot reach it.
+TEST(MegaForwardRanks, AnotherDeviceIsCurrent) {
+  MF_NEEDS_GPUS(2);
+  const StepData data(skewed_case(), 20);
+  const Outputs expected = ForwardRig(data).step();
+  ForwardRig rig(data,
+                 {.planner = PlannerKind::kMegaflux, .keeps_replicas = true, .first_device = 1});
+  EXPECT_EQ(rig.step(), expected);
+  MF_CUDA(cudaSetDevice(0));
+  rig.session().recover();
+  EXPECT_EQ(rig.step(), expected) << "slots hold nothing";
+  MF_CUDA(cudaSetDevice(0));
+  rig.set_plan(spread_plan(data, data.layer_case.block_rows));
+  EXPECT_EQ(rig.forward(), expected);
+  MF_CUDA(cudaSetDevice(0));
+}
+
 // A bad argument of the second device is found before the first one's launch waits for it.
 TEST(MegaForwardRanks, BadArgumentsOfOneDeviceLeaveTheOthersSound) {
   MF_NEEDS_GPUS(2);

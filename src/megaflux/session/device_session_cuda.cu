@@ -136,11 +136,19 @@ void DeviceSession::wait_for_devices() const {
   }
 }
 
+template <typename Fn>
+void DeviceSession::each_rank(Fn&& fn) const {
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    const CurrentDevice current(group_->device(i));
+    for (int32_t k = 0; k < sides_[i].count; ++k) fn(sides_[i].first + k);
+  }
+}
+
 void DeviceSession::clear_slots() {
-  for (int32_t i = 0; i < num_local_; ++i) {
+  each_rank([&](int32_t i) {
     MF_CUDA(cudaMemset(at_base(base(i), fields_.slot_experts), 0xff,
                        fields_.slot_experts.count * sizeof(int32_t)));
-  }
+  });
   wait_for_devices();
 }
 
@@ -283,23 +291,23 @@ void DeviceSession::compute(std::span<const ForwardTensors> ranks, const DeviceH
   // A slot that nobody fills keeps what it held before.
   const ReplicaTransfer transfer =
       fault_ == Fault::kStaleSlot ? ReplicaTransfer::kInPlace : transfer_;
-  std::vector<ForwardInputs> inputs;
+  std::vector<ForwardParams> params;
   for (size_t i = 0; i < sides_.size(); ++i) {
     const Side& side = sides_[i];
-    inputs.push_back(
-        {.ranks = ranks.subspan(side.first, side.count),
-         .planned = planned_,
-         .layer = step.layer,
-         .slots = transfer == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
-         .stages = stages_,
-         .fault = fault_,
-         .trace = traces_.empty() ? TraceBuffer{} : traces_[i]});
-    side.forward->check(group_->context(i), inputs.back());
+    const ForwardInputs inputs = {
+        .ranks = ranks.subspan(side.first, side.count),
+        .planned = planned_,
+        .layer = step.layer,
+        .slots = transfer == ReplicaTransfer::kPipelined ? SlotFill::kPulled : SlotFill::kInPlace,
+        .stages = stages_,
+        .fault = fault_,
+        .trace = traces_.empty() ? TraceBuffer{} : traces_[i]};
+    params.push_back(side.forward->params(group_->context(i), inputs));
   }
   if (transfer == ReplicaTransfer::kStaged) distribute(step, streams);
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     share_tokens(sides_[device_idx], ranks, stream);
-    sides_[device_idx].forward->launch(context, inputs[device_idx], stream);
+    sides_[device_idx].forward->launch(context, params[device_idx], stream);
     // What a fault has left in slots is nobody's.
     if (keeps_replicas_ && fault_ != Fault::kNone) claim_slots(context, fields_, kNobodys, stream);
   });
@@ -338,7 +346,7 @@ void DeviceSession::put_plan(const Plan& from, const LoadTable& loads) {
   const Plan plan = adopt_plan(from.bytes(), loads, sides_[0].head->config().plan, residents());
   const std::vector<int32_t> ranks = local_ranks();
   const std::vector<int32_t> owned = owned_experts(plan.owner_of(), plan.dims().num_ranks);
-  for (int32_t i = 0; i < num_local_; ++i) {
+  each_rank([&](int32_t i) {
     const auto write = [to = base(i)](const auto& field, std::span<const std::byte> bytes) {
       MF_CUDA(cudaMemcpy(at_base(to, field), bytes.data(), bytes.size(), cudaMemcpyDefault));
     };
@@ -352,7 +360,7 @@ void DeviceSession::put_plan(const Plan& from, const LoadTable& loads) {
     write(head_fields_.work, std::as_bytes(std::span(&header, 1)));
     write(head_fields_.parts, std::as_bytes(list.parts()));
     write(head_fields_.plan, plan.bytes());
-  }
+  });
   // From pageable memory copies may still be on their way, and other streams do not wait for them.
   wait_for_devices();
 }

@@ -66,7 +66,8 @@ class DeviceSession {
 
   // Collective: the weights of a layer on every rank, in memory of its device, which stays where it
   // is; called again if they move. Counts as a change of the layer's weights. Not while a launch is
-  // under way. Throws kBadInput naming what is missing or misplaced.
+  // under way; those captured before have the old places in them, and are not replayed. Throws
+  // kBadInput naming what is missing or misplaced.
   void set_weights(int32_t layer, std::span<const MegaWeights> weights);
 
   DeviceGroup& group() { return *group_; }
@@ -132,6 +133,10 @@ class DeviceSession {
   const Side& side_of(int32_t local_idx) const;
   // Heads, planners and forwards of the group's devices.
   void add_sides(const HeadConfig& head, int32_t num_layers);
+  // fn(local_idx) for all ranks, each with its device current: what the host writes then goes
+  // through a stream that wait_for_devices waits for, whatever device the caller has.
+  template <typename Fn>
+  void each_rank(Fn&& fn) const;
   // For all that runs on the devices of this process, on streams of the caller too.
   void wait_for_devices() const;
   // No slot holds anything.

@@ -189,8 +189,7 @@ void MegaForward::check(const DeviceContext& context, const ForwardInputs& input
   check_launch(config_, layer.sources.bytes() > 0, context, inputs);
 }
 
-void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inputs,
-                         cudaStream_t stream) const {
+ForwardParams MegaForward::params(const DeviceContext& context, const ForwardInputs& inputs) const {
   check(context, inputs);
   const Layer& layer = layers_[inputs.layer];
   ForwardParams params = params_;
@@ -211,6 +210,11 @@ void MegaForward::launch(const DeviceContext& context, const ForwardInputs& inpu
     rank.y = static_cast<Bf16*>(inputs.ranks[i].y);
     rank.routing = inputs.ranks[i].routing;
   }
+  return params;
+}
+
+void MegaForward::launch(const DeviceContext& context, const ForwardParams& params,
+                         cudaStream_t stream) const {
   launch_ranks(mega::forward_kernel,
                {.ctas_per_rank = config_.num_sms,
                 .num_threads = mega::kNumThreads,

@@ -9,7 +9,8 @@
 //   MegaForward forward(config, fields, {.num_local = 4});    // on device 0, which is current
 //   forward.set_weights(0, weights, sources);                 // of ranks_on(0)
 //   group.launch([&](const DeviceContext& context, cudaStream_t stream) {
-//     forward.launch(context, {.ranks = ranks, .planned = planned}, stream);
+//     const ForwardParams params = forward.params(context, {.ranks = ranks, .planned = planned});
+//     forward.launch(context, params, stream);
 //   });
 //
 // A launch reads no host memory, allocates nothing and may stand in a stream capture. y is bitwise
@@ -77,11 +78,11 @@ class MegaForward {
   void set_weights(int32_t layer, std::span<const MegaWeights> weights,
                    std::span<const ExpertSource> sources = {});
 
-  // Throws kBadInput naming the argument, its value and its limit: what launch() does first, for
-  // callers who launch on several devices or on none.
-  void check(const DeviceContext& context, const ForwardInputs& inputs) const;
-  // One launch for the ranks of the current device. Throws as check().
-  void launch(const DeviceContext& context, const ForwardInputs& inputs, cudaStream_t stream) const;
+  // The argument of a launch. Throws kBadInput naming the field, its value and its limit, so who
+  // launches on several devices learns of a bad one before the first.
+  ForwardParams params(const DeviceContext& context, const ForwardInputs& inputs) const;
+  // One launch for the ranks of the current device, with what params() has made.
+  void launch(const DeviceContext& context, const ForwardParams& params, cudaStream_t stream) const;
 
   const MegaConfig& config() const { return config_; }
   // Of one of the device's ranks.
@@ -99,6 +100,7 @@ class MegaForward {
   };
 
   void check_layer(int32_t layer) const;
+  void check(const DeviceContext& context, const ForwardInputs& inputs) const;
 
   MegaConfig config_;
   int32_t num_local_;
