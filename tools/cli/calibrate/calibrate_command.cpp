@@ -54,7 +54,7 @@ void check_memory(const CalibrationCase& layer, const MegaConfig& config, int32_
   PlanConfig plan;
   plan.dims = layer.dims;
   plan.owner_of = contiguous_owners(layer.dims.num_experts, layer.dims.num_ranks);
-  DeviceNeeds needs;
+  DeviceNeeds needs(static_cast<size_t>(layer.device_of.back()) + 1);
   add_weights(layer.shape, plan.owner_of, layer.device_of, needs);
   add_session(config, plan, device_sms, layer.device_of, needs);
   require_memory("calibrate", needs);
