@@ -79,6 +79,18 @@ MF_HOST_DEVICE inline uint64_t rank_time_ns(const CostModel& model, const RankCo
   return ceil_saturated(busy + Wide(refills) * model.round_ns, 1);
 }
 
+// By how much a search makes a head longer. The head itself runs in either case.
+MF_HOST_DEVICE inline uint64_t search_ns(const CostModel& cost) {
+  return cost.plan_ns > cost.pre_gate_ns ? cost.plan_ns - cost.pre_gate_ns : 0;
+}
+
+// After a wave of searches that predicted `best_ns`: could another wave pay for its time? No plan
+// finishes before tau.
+MF_HOST_DEVICE inline bool another_wave_may_pay(const CostModel& cost, uint64_t best_ns,
+                                                int64_t tau) {
+  return Wide(best_ns) > blocks_ns(cost, tau) + Wide(cost.plan_ns) + search_ns(cost);
+}
+
 // What a pre-gate knows of a step, in blocks of the cost model.
 struct PreGateFacts {
   int64_t gain_blocks = 0;    // largest finish of fixed placement above tau
@@ -101,11 +113,8 @@ MF_HOST_DEVICE inline bool pre_gate_refuses(const CostModel& cost, const PreGate
     with_ns = rank_time_ns(cost, host);
   }
   const uint64_t copy_ns = with_ns - without_ns;
-  // A head runs in either case: what is at stake is by how much a search makes it longer.
-  const uint64_t search_ns =
-      cost.plan_ns - (cost.plan_ns < cost.pre_gate_ns ? cost.plan_ns : cost.pre_gate_ns);
   // Divided instead of multiplied: block_ps times blocks may pass 64 bits.
-  const uint64_t price_ns = search_ns + copy_ns;
+  const uint64_t price_ns = search_ns(cost) + copy_ns;
   return cost.block_ps == 0 ||
          static_cast<uint64_t>(facts.gain_blocks) <=
              price_ns / cost.block_ps * 1000 + price_ns % cost.block_ps * 1000 / cost.block_ps;

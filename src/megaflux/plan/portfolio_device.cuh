@@ -17,7 +17,8 @@ namespace megaflux {
 
 __device__ inline MemberRange members_of(const DevicePlannerParams& params) {
   if (params.planner == PlannerKind::kQuota) return {0, 1};
-  return first_wave(params.planner == PlannerKind::kPaper, params.objective == Objective::kForward);
+  return first_wave(params.planner == PlannerKind::kPaper,
+                    params.objective == Objective::kBackward);
 }
 
 // What the search asks of local rank `r` (fill_rank_costs, one rank).
@@ -254,6 +255,18 @@ __device__ void run_round(const DevicePlannerParams& params, const DeviceDomain&
   __syncthreads();
 }
 
+// After the first wave: is there something left to gain? Any thread.
+template <class Lanes>
+__device__ bool needs_second_wave(const DevicePlannerParams& params, const ProblemView& problem,
+                                  const uint32_t* scores) {
+  if constexpr (Lanes::kHasCosts) {
+    if (params.objective == Objective::kCost) {
+      return another_wave_may_pay(params.cost, best_objective<Lanes>(scores), problem.tau);
+    }
+  }
+  return best_reached<Lanes>(scores) > static_cast<uint64_t>(problem.accepted);
+}
+
 // All members of one domain, in as many rounds as shared memory asks for. Whole block.
 template <class Lanes>
 __device__ void run_members(const DevicePlannerParams& params, const DeviceDomain& domain,
@@ -266,7 +279,7 @@ __device__ void run_members(const DevicePlannerParams& params, const DeviceDomai
     round.first_member += params.num_searches;
     if (round.first_member < round.end_member) continue;
     if (!has_second || round.end_member == kNumMembers ||
-        best_reached<Lanes>(memory.scores) <= static_cast<uint64_t>(state.problem().accepted)) {
+        !needs_second_wave<Lanes>(params, state.problem(), memory.scores)) {
       return;
     }
     round.first_member = kSecondWave.begin;

@@ -1,6 +1,7 @@
 // The portfolio planners: every member searches on its own, the best candidate wins.
 #include <utility>
 
+#include "megaflux/plan/cost_rules.h"
 #include "megaflux/plan/domain_planner.h"
 #include "megaflux/plan/search/members.h"
 
@@ -12,11 +13,12 @@ class PortfolioPlanner final : public DomainPlanner {
   explicit PortfolioPlanner(PlanConfig config)
       : DomainPlanner(config, config.dims.block_rows),
         members_(first_wave(config.planner == PlannerKind::kPaper,
-                            config.objective == Objective::kForward)) {}
+                            config.objective == Objective::kBackward)) {}
 
  private:
   DomainSolution solve(const DomainProblem& problem) final;
   void consider(int32_t member);
+  bool needs_second_wave() const;
   void run_second_wave();
   void keep(const CandidateScore& score);
   void polish_winner();
@@ -32,10 +34,22 @@ void PortfolioPlanner::consider(int32_t member) {
   if (score < best_) keep(score);
 }
 
+bool PortfolioPlanner::needs_second_wave() const {
+  if (members_.begin != 0 || members_.end != kFirstPaper) return false;
+  const ProblemView& problem = state_.problem();
+  if (config().objective == Objective::kCost) {
+    return another_wave_may_pay(*config().cost, best_.objective, problem.tau);
+  }
+  return best_.reached > static_cast<uint64_t>(problem.accepted);
+}
+
 void PortfolioPlanner::run_second_wave() {
+  const int64_t tau = state_.problem().tau;
+  const bool is_forward = config().objective == Objective::kForward;
   const auto best = static_cast<int64_t>(best_.objective);
   for (int32_t member = kSecondWave.begin; member < kSecondWave.end; ++member) {
-    const MemberSearch search = second_search(member, state_.problem().tau, best);
+    const MemberSearch search =
+        is_forward ? second_search(member, tau, best) : member_search(member, tau, is_forward);
     if (search.target < 0) continue;
     run_member(search, state_);
     consider(member);
@@ -71,10 +85,7 @@ DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
                  state_);
       consider(member);
     }
-    const bool is_forward_portfolio = members_.begin == 0 && members_.end == kFirstPaper;
-    if (is_forward_portfolio && best_.reached > static_cast<uint64_t>(problem.accepted)) {
-      run_second_wave();
-    }
+    if (needs_second_wave()) run_second_wave();
     polish_winner();
   }
   const int32_t search_id = best_.member < 0 ? -1 : best_.member - members_.begin;

@@ -1,10 +1,12 @@
 // The members of the portfolio: which searches there are, and how each is run. Host and device walk
 // the same table (docs/decisions/0012-portfolio-for-a-device.md says why these).
 //
-// Members by id: [0, 14) groups; [14, 18) the paper's four; [18, 32) groups again. Where copies
-// have a price all of them search, the last with wide targets. Forward, the first 14 search, and if
-// none of them reached what is accepted the other 18: the last then take the largest experts first,
-// at targets that divide the way from tau to the best of the 14 into 15 parts.
+// Members by id: [0, 14) groups; [14, 18) the paper's four; [18, 32) groups again. With the
+// backward objective all of them search, the last with wide targets. With the others the first 14
+// search, and the other 18 if there is something left to gain: forward, if none of the 14 reached
+// what is accepted, and the last then take the largest experts first, at targets that divide the
+// way from tau to the best of the 14 into 15 parts; with costs, if more than their time could be
+// gained.
 #pragma once
 
 #include <algorithm>
@@ -27,12 +29,12 @@ struct MemberRange {
 };
 
 // The members that need to know nothing of the others. The paper's are the longest searches.
-MF_HOST_DEVICE constexpr MemberRange first_wave(bool is_paper, bool is_forward) {
+MF_HOST_DEVICE constexpr MemberRange first_wave(bool is_paper, bool is_backward) {
   if (is_paper) return {kFirstPaper, kFirstSecond};
-  return {0, is_forward ? kFirstPaper : kNumMembers};
+  return {0, is_backward ? kNumMembers : kFirstPaper};
 }
 
-// Forward, the members that search if none of the first wave reached what is accepted.
+// The members that search if the first wave has left something to gain.
 inline constexpr MemberRange kSecondWave = {kFirstPaper, kNumMembers};
 
 // By how many percent the target of a groups search is above tau. Where copies have a price
