@@ -81,10 +81,10 @@ def forward_case(setting, shape, experts, tokens, route):
 
 
 def forward_seconds(setting, shape, tokens):
-    """Each sample of a side comes behind 150 ms of it, and takes 20 ms or two launches."""
+    """Each sample comes behind 250 ms or two launches of planned and one of its own side, and takes 20 ms or two launches."""
     rows = RANKS * tokens * TOPK
     launch = 6 * rows * shape[0] * shape[1] / (FLOPS * setting.devices)
-    sampling = SIDES * setting.replays * (max(0.15, launch) + max(0.02, 2 * launch))
+    sampling = SIDES * setting.replays * (max(0.25, 2 * launch) + launch + max(0.02, 2 * launch))
     compared = SIDES * 2 * RANKS * tokens * shape[0] / HOST_BYTES
     return setting.start() + A_ROW * rows + compared + sampling
 
