@@ -6,7 +6,7 @@ Parts, all of them unless --parts names some:
   shapes  two ranks on a device each, large layers; balanced beside stock PyTorch (which takes a GPU a rank), and zipf-k3
   decode  two ranks, 1 to 256 tokens a rank
   skew    eight ranks on the devices, E = 256, the skewed route families; replicas resident and pulled
-  gate    eight ranks, three shapes, 256 to 16384 tokens, even to skewed: is the gate, calibrated first, as good as the
+  gate    eight ranks, three shapes, 256 to 4096 tokens, even to skewed: is the gate, calibrated first, as good as the
           better one of fixed placement and of replicas at any cost?
 A case that fails is named and the others go on; status 1 says that there was one. A case that does not fit is "not run:
 memory". Standard library only; the stock side takes the python3 that has PyTorch (--python).
@@ -28,6 +28,7 @@ LARGE = ((4096, 1536, 128, 16384), (4096, 1536, 128, 4096), (7168, 2048, 64, 819
 SKEWED = ("zipf-k3", "zipf-k6", "hot-1.5", "real-median", "real-high", "real-extreme")
 SKEWED_EXPERTS = 256
 GATED = ((4096, 1536, 128), (2048, 768, 128), (7168, 2048, 64))
+GATED_TOKENS = (256, 1024, 4096)
 GATED_ROUTES = ("balanced", "near", "hot-1.5", "zipf-k3", "zipf-k6", "real-extreme")
 PARTS = ("shapes", "decode", "skew", "gate")
 GATE_IS_RIGHT = 0.99  # of the better choice's time
@@ -47,11 +48,11 @@ def gate_cases(bench, args, scratch):
     for shape in GATED:
         machine = f"{scratch}/{'_'.join(map(str, shape))}.json"
         yield [args.program, "calibrate", "--ranks", 8, "--devices", args.devices, *layer(*shape, 4096), "--out", machine]
-        for tokens in (256, 1024, 4096, 16384):
+        for tokens in GATED_TOKENS:
             for route in GATED_ROUTES:
                 if route != "zipf-k6" or shape[2] >= 96:
                     yield bench(8, *layer(*shape, tokens), *routing(route, shape[2], scratch), "--objective", "cost",
-                                "--machine", machine, "--sides", "fixed,ungated", "--replays", 7 if tokens <= 8192 else 5)
+                                "--machine", machine, "--sides", "fixed,ungated", "--replays", 6)
 
 
 def cases(args, scratch):

@@ -149,7 +149,7 @@ class Table(ProgramTest):
         text = self.table("--dry-run", "--devices", "2", "--commit", "abc", "--out", "x.jsonl")
         commands = [line for line in text.splitlines() if line.startswith("$ ")]
         measuring = [command for command in commands if " calibrate " not in command]
-        self.assertEqual(5 + 5 + 9 + 6 + 4 * (6 + 6 + 5), len(measuring))
+        self.assertEqual(5 + 5 + 9 + 6 + 3 * (6 + 6 + 5), len(measuring))
         self.assertEqual(3, len(commands) - len(measuring))
         for words in ("--hidden 7168 --inter 2048 --experts 64 --tokens 8192", "--tokens 256 --route balanced",
                       "--ranks 8 --devices 2 --hidden 4096 --inter 1536 --experts 256", "--route real-extreme --trace",
@@ -171,7 +171,7 @@ else:
     print("gate_ratio", 0.98 if arguments["--tokens"] == "256" and arguments["--route"] == "near" else 0.99)
 """
         text = self.table("--parts", "gate", body=body)
-        self.assertIn("right to a per cent in 65 of 68 cells", text)
+        self.assertIn("right to a per cent in 48 of 51 cells", text)
         self.assertEqual(3, len([line for line in text.splitlines() if line.startswith("  0.9800  ") and "near" in line]))
 
     def test_stock_takes_a_gpu_a_rank(self):
