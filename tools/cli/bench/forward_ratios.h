@@ -11,10 +11,10 @@
 
 namespace megaflux::cli {
 
-// Median of the ratios of two runs, sample by sample.
+// Ratio of two runs.
 struct ForwardRatio {
   std::string name;
-  double value = 0;
+  double value = 0;  // the median of the pairs' ratios; of gate_ratio that of the least times
   std::vector<std::array<double, 2>> pairs;  // [baseline, ours] in ms
 };
 
@@ -31,7 +31,8 @@ struct HiddenFraction {
 
 // side / planned of each side that has such a name: "skew_speedup" of fixed,
 // "pipelined_over_staged", "ideal_fraction" of the second ideal; and "gate_ratio", the better one
-// of fixed and ungated by their medians / planned: 1 is a gate that decides as hindsight does.
+// of fixed and ungated / planned: 1 is a gate that decides as hindsight does. It asks for a per
+// cent where one plan, timed twice, spreads by five, to one side; hence the least times.
 std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
                                     const ForwardBenchFigures& figures);
 
