@@ -82,7 +82,8 @@ std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardRe
     lines.push_back({{.name = ratio.name, .unit = "x", .value = ratio.value, .pairs = &ratio.pairs},
                      case_of_side(options, report.sides[0])});
   }
-  if (report.hidden) {
+  // Ranks that share a device copy inside its memory: that hides behind nothing.
+  if (report.hidden && options.is_real()) {
     lines.push_back({{.name = "hidden_fraction",
                       .unit = "x",
                       .value = report.hidden->value,
