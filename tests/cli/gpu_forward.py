@@ -28,18 +28,14 @@ class Forwards(NeedsGpu):
         case = "op=forward,H=256,I=128,E=16,K=2,P=4,T=256,{},objective=forward,exec=mega,ranks=virtual"
         planned = case.format("s=2,route=hot-1.5,planner=megaflux")
         staged = planned.replace("exec=mega", "exec=staged")
-        # The transfer of so small weights may not show.
         self.assertEqual({("layer_ms", planned), ("layer_ms", staged), ("skew_speedup", planned),
                           ("pipelined_over_staged", planned), ("ideal_fraction", planned),
                           ("layer_ms", case.format("s=0,route=hot-1.5,planner=fixed")),
                           ("layer_ms", case.format("s=0,route=balanced,planner=fixed"))},
-                         set(records) - {("hidden_fraction", planned)})
+                         set(records))
         for figure in ("skew_speedup", "pipelined_over_staged", "ideal_fraction"):
             record = records[figure, planned]
             self.assertEqual(sorted(a / b for a, b in record["samples"])[1], record["value"])
-        if hidden := records.get(("hidden_fraction", planned)):
-            exposed, transfer = (sorted(column)[1] for column in zip(*((a - b, c) for a, b, c in hidden["samples"])))
-            self.assertAlmostEqual(1 - exposed / transfer, hidden["value"])
         self.assertEqual(records["layer_ms", planned]["samples"],
                          [ours for _, ours in records["skew_speedup", planned]["samples"]])
         for word in ("virtual", "kappa", "max/mean 1.500", "staged", "resident", "second ideal", "math ms", "skew_speedup",
