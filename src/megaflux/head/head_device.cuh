@@ -371,9 +371,10 @@ __device__ void run_head(const DeviceContext& context, const DeviceHeadParams& p
     } else if (HeadCta<Planner::kThreads>::is_last_warp()) {
       see_entries(self);
     }
-    __syncthreads();
-    device_protocol::clear_share(self, self.num_ctas - 1);
   }
+  __syncthreads();
+  // If silent too: how many CTAs have ended a launch is a counter, without which no epoch moves on.
+  device_protocol::clear_share(self, self.num_ctas - 1);
   end_launch(self);
 }
 
