@@ -312,5 +312,27 @@ TEST(MegaForwardReplicas, WhatNeverRanLeavesNothingResident) {
   EXPECT_THROW(session.compute(rig.tensors(), {.weight_version = 3}), Error);
 }
 
+// Slots that were filled ahead of a compute are known once it has run.
+TEST(MegaForwardReplicas, WhatIsDistributedIsResidentBehindItsCompute) {
+  MF_NEEDS_GPUS(1);
+  const StepData data(hot_case(shape_of(8, 2, 128, 192), 2), 52);
+  const Outputs expected = ForwardRig(data).step();
+  ForwardRig rig(data, {.planner = PlannerKind::kMegaflux,
+                        .transfer = ReplicaTransfer::kStaged,
+                        .keeps_replicas = true});
+  const auto route = [&] {
+    rig.route();
+    return plan_of(rig).header().num_copies;
+  };
+  const int32_t copies = route();
+  ASSERT_GT(copies, 0);
+  EXPECT_EQ(rig.forward(), expected);
+  EXPECT_EQ(route(), 0) << "computed";
+  rig.session().distribute();
+  EXPECT_EQ(route(), copies) << "filled for a compute that never came";
+  EXPECT_EQ(rig.forward(), expected);
+  EXPECT_EQ(route(), 0);
+}
+
 }  // namespace
 }  // namespace megaflux::test

@@ -276,6 +276,11 @@ void DeviceSession::distribute(const DeviceHeadStep& step, Streams streams) {
   if (mega_.replica_slots == 0) return;
   launch(streams, [&](size_t device_idx, const DeviceContext& context, cudaStream_t stream) {
     const Side& side = sides_[device_idx];
+    // What is kept of before is overwritten; the compute that finds its slots filled notes them.
+    if (keeps_replicas_) {
+      claim_slots(context, fields_, kNobodys, stream);
+      claim_slots(context, fields_, key_of(step), stream);
+    }
     side.distribute->launch(context,
                             {.planned = planned_,
                              .sources = side.forward->sources(step.layer, fault_),
