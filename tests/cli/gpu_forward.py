@@ -131,7 +131,7 @@ class Calibrates(NeedsGpu):
         self.assertIn(plan["gate"]["decision"], ("replicate", "fixed", "pre-gate"))
 
     def test_standard_output_holds_the_file_alone(self):
-        text = self.ok("calibrate", *self.LAYER, "--tokens", 2048, "--name", "mine", "--slots", 0, "--out", "-").stdout
+        text = self.ok("calibrate", *self.LAYER, "--tokens", 2048, "--name", "mine", "--slots", 2, "--out", "-").stdout
         self.assertEqual("mine", json.loads(text)["name"])
 
     def test_too_few_tokens_are_named(self):

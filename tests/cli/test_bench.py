@@ -81,7 +81,8 @@ class OnGpus(ProgramTest):
         self.rejected("calibrate", "--ranks", 2, "--devices", 3, words=["--devices", "3", "--ranks 2"])
         self.rejected("calibrate", "--out", self.folder, words=["--out", "folder"])
         self.rejected("calibrate", "--hidden", 100, words=["hidden", "100", "64"])
-        self.rejected("calibrate", "--slots", 9, words=["--slots", "9", "[0, 8]"])
+        self.rejected("calibrate", "--slots", 9, words=["--slots", "9", "[2, 8]"])
+        self.rejected("calibrate", "--topk", 65, words=["--topk", "65", "[1, 64]"])
 
     def test_sides_of_a_forward(self):
         self.rejected("bench", "forward", "--sides", "fixed,idle", words=["--sides", "idle", "ungated", "second ideal"])

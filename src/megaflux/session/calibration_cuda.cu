@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "megaflux/base/check.h"
@@ -38,24 +39,33 @@ struct Step {
   Plan fixed;
 };
 
-// A planner that searches whenever there is anything to gain.
+// What a hot routing takes beyond a balanced one.
+struct BlockTime {
+  int32_t num_blocks = 0;  // of the fullest rank
+  double more_ns = 0;
+  double balanced_ns = 0;
+};
+
+// A planner that searches whenever there is anything to gain, whatever else the configuration says
+// of planning: fewest rows, idle ranks or their speeds would keep heads from what is measured.
 DeviceSessionConfig searching_config(DeviceSessionConfig config) {
   const PlanDims dims = config.plan.dims;
   MF_CHECK(dims.num_ranks >= 2, "num_ranks: ", dims.num_ranks,
            ", replicas and their cost begin at 2");
-  config.plan.planner = PlannerKind::kMegaflux;
-  config.plan.objective = Objective::kCost;
-  config.plan.dims.replica_slots = std::max(dims.replica_slots, kSlots);
+  PlanConfig plan;
+  plan.planner = PlannerKind::kMegaflux;
+  plan.objective = Objective::kCost;
+  plan.dims = dims;
+  plan.dims.replica_slots = std::max(dims.replica_slots, kSlots);
+  plan.owner_of = config.plan.owner_of.empty() ? contiguous_owners(dims.num_experts, dims.num_ranks)
+                                               : std::move(config.plan.owner_of);
   const MachineModel free_copies = {.link_mb_per_s = 1'000'000'000,
                                     .plan_ns = 0,
                                     .pre_gate_ns = 0,
                                     .copy_latency_ns = 0,
                                     .round_ns = 0};
-  config.plan.cost =
-      make_cost_model(free_copies, config.shape, dims.block_rows, CostScope::kForward);
-  if (config.plan.owner_of.empty()) {
-    config.plan.owner_of = contiguous_owners(dims.num_experts, dims.num_ranks);
-  }
+  plan.cost = make_cost_model(free_copies, config.shape, dims.block_rows, CostScope::kForward);
+  config.plan = std::move(plan);
   config.num_layers = 1;
   config.keeps_replicas = false;
   return config;
@@ -72,10 +82,14 @@ class Calibrator {
     hot_ = make_step(RouteFamily::kHot15);
   }
 
+  // Times are judged when all is measured: a process that gave up before would leave the others
+  // without its launches.
   MachineModel measure() {
-    MachineModel machine = {.name = "", .gflops = measure_gflops()};
+    const BlockTime block = measure_block();
+    MachineModel machine = {.name = ""};
     measure_link(machine);
     measure_heads(machine);
+    machine.gflops = rate_of(block);
     check_machine(machine);
     return machine;
   }
@@ -170,7 +184,8 @@ class Calibrator {
                    [&] { session_.compute(step.tensors); });
   }
 
-  int64_t measure_gflops() {
+  // What every process finds alike is checked at once.
+  BlockTime measure_block() {
     const int32_t more = hot_.fixed.header().max_blocks - balanced_.fixed.header().max_blocks;
     MF_CHECK(more > 0, "max_tokens: ", config_.max_tokens,
              " a rank give the fullest rank of a hot routing ", hot_.fixed.header().max_blocks,
@@ -181,13 +196,16 @@ class Calibrator {
       balanced_ns.push_back(forward_ns(balanced_));
       more_ns.push_back(forward_ns(hot_) - balanced_ns.back());
     }
-    const double block_ns = median(more_ns) / more;
-    MF_CHECK(block_ns > 0, "max_tokens: ", config_.max_tokens, " a rank make ", more,
-             " blocks that take no time which shows beside the ", median(balanced_ns) / 1e3,
-             " us of a forward; measure with more");
-    const double flops =
-        static_cast<double>(config_.shape.forward_flops_per_row()) * config_.plan.dims.block_rows;
-    return std::llround(flops / block_ns);
+    return {.num_blocks = more, .more_ns = median(more_ns), .balanced_ns = median(balanced_ns)};
+  }
+
+  int64_t rate_of(const BlockTime& block) const {
+    MF_CHECK(block.more_ns > 0, "max_tokens: ", config_.max_tokens, " a rank make ",
+             block.num_blocks, " blocks that take no time which shows beside the ",
+             block.balanced_ns / 1e3, " us of a forward; measure with more");
+    const double flops = static_cast<double>(config_.shape.forward_flops_per_row()) *
+                         config_.plan.dims.block_rows * block.num_blocks;
+    return std::llround(flops / block.more_ns);
   }
 
   double transfer_ns(int32_t copies) {

@@ -26,9 +26,9 @@ namespace megaflux {
 
 // Makes a session for the time of the call; takes some seconds and the memory of that session.
 // `config` as the session that is to be, at least one of whose ranks must be able to host a
-// replica: P >= 2; its planner, objective and costs play no part. `weights` of the ranks of this
-// process, by device, then by rank, whatever their values. Collective; with several processes the
-// model of rank 0 is the one to hand to all, since every rank must decide from the same numbers
+// replica: P >= 2; of its planning, sizes and owners alone play a part. `weights` of the ranks of
+// this process, by device, then by rank, whatever their values. Collective; with several processes
+// the model of rank 0 is the one to hand to all, since every rank must decide from the same numbers
 // (they are part of the configuration's hash). The model's name is empty. Throws kBadInput naming
 // the field, the value and the limit, also for shapes and T_max at which the hot routing does not
 // exist or is no hotter than the balanced one, and what the session throws.

@@ -25,6 +25,9 @@
 namespace megaflux::cli {
 namespace {
 
+// As calibrate() takes at least.
+constexpr int32_t kLeastSlots = 2;
+
 struct CalibrateOptions {
   LayerShape shape = {.num_experts = 128, .topk = 8, .hidden = 4096, .inter = 1536};
   PlanDims dims = {.num_ranks = 8, .replica_slots = 2, .block_rows = kTileRows};
@@ -69,17 +72,19 @@ void print_machine(const CalibrateOptions& options, const MachineModel& machine)
   const TextStyle style = style_of(STDOUT_FILENO);
   const CostModel cost =
       make_cost_model(machine, options.shape, options.dims.block_rows, CostScope::kForward);
-  const double copy_us = static_cast<double>(cost.weight_bytes) / cost.link_bytes_per_us;
+  const auto in = [](auto value, double unit) { return static_cast<double>(value) / unit; };
+  const double block_us = in(cost.block_ps, 1e6);
+  const double copy_us = in(cost.weight_bytes, static_cast<double>(cost.link_bytes_per_us));
   fmt::print("{}\n", paint(style, Colour::kBold, printable(machine.name)));
   fmt::print("a block of {} rows       {:>9.2f} us  {:.0f} TFLOP/s\n", options.dims.block_rows,
-             cost.block_ps / 1e6, machine.gflops / 1e3);
+             block_us, in(machine.gflops, 1e3));
   fmt::print(
       "weights of a replica      {:>9.2f} us  {:.0f} GB/s, and {:.2f} us for the first byte\n",
-      copy_us, machine.link_mb_per_s / 1e3, machine.copy_latency_ns / 1e3);
-  fmt::print("a head that searches      {:>9.2f} us\n", machine.plan_ns / 1e3);
-  fmt::print("one that does not         {:>9.2f} us\n", machine.pre_gate_ns / 1e3);
+      copy_us, in(machine.link_mb_per_s, 1e3), in(machine.copy_latency_ns, 1e3));
+  fmt::print("a head that searches      {:>9.2f} us\n", in(machine.plan_ns, 1e3));
+  fmt::print("one that does not         {:>9.2f} us\n", in(machine.pre_gate_ns, 1e3));
   fmt::print("a fresh replica pays from {:>9.0f} blocks on, if nothing hides its weights\n",
-             copy_us * 1e6 / cost.block_ps);
+             copy_us / block_us);
 }
 
 ExitCode run_calibrate(const CalibrateOptions& options) {
@@ -112,10 +117,10 @@ void add_options(CLI::App& app, CalibrateOptions& options) {
   add_integer(app, "--hidden", shape.hidden, {1, 65536}, "H, elements of a token");
   add_integer(app, "--inter", shape.inter, {1, 65536}, "I, channels of an expert");
   add_integer(app, "--experts", shape.num_experts, {1, kMaxExperts}, "experts, E");
-  add_integer(app, "--topk", shape.topk, {1, kMaxExperts}, "experts a token, K");
+  add_integer(app, "--topk", shape.topk, {1, kMaxTopk}, "experts a token, K");
   add_integer(app, "--tokens", options.tokens, {1, 1 << 20}, "tokens a rank, T");
-  add_integer(app, "--slots", options.dims.replica_slots, {0, kMaxDeviceSlots},
-              "replica slots a rank, s");
+  add_integer(app, "--slots", options.dims.replica_slots, {kLeastSlots, kMaxDeviceSlots},
+              "replica slots a rank, s; transfers of two sizes take two");
   add_integer(app, "--num-sms", options.num_sms, {0, 1024},
               "SMs of a rank; 0 = those of a device, dealt out evenly");
   app.add_option("--name", options.name, "of the machine; default: device, ranks and shape")
