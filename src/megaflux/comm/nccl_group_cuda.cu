@@ -279,6 +279,8 @@ NcclGroup::Mappings NcclGroup::map_unmapped(const std::vector<MapRequest>& all,
 
 NcclGroup::MapRequest NcclGroup::request_for(void* memory, size_t bytes) const {
   const Allocation allocation = allocation_of(memory);
+  MF_CHECK(allocation.device == config_.device, "memory: ", memory, " lies on device ",
+           allocation.device, ", the rank on device ", config_.device);
   const auto offset = static_cast<size_t>(static_cast<std::byte*>(memory) - allocation.base);
   MF_CHECK(offset + bytes <= allocation.bytes, "memory: ", bytes, " bytes from offset ", offset,
            " do not lie in one allocation, which holds ", allocation.bytes);
