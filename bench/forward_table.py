@@ -47,7 +47,8 @@ def gate_cases(bench, args, scratch):
     """Machine files first, each ahead of its shape's cells; zipf-k6 takes 12 experts an expert of a token."""
     for shape in GATED:
         machine = f"{scratch}/{'_'.join(map(str, shape))}.json"
-        yield [args.program, "calibrate", "--ranks", 8, "--devices", args.devices, *layer(*shape, 4096), "--out", machine]
+        yield [args.program, "calibrate", "--ranks", 8, "--devices", min(args.devices, 8), *layer(*shape, 4096),
+               "--out", machine]
         for tokens in GATED_TOKENS:
             for route in GATED_ROUTES:
                 if route != "zipf-k6" or shape[2] >= 96:
