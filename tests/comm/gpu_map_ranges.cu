@@ -88,6 +88,22 @@ TEST(MapRanges, OneDeviceOpensNothing) {
   EXPECT_EQ(places[1], mapped.memory());
 }
 
+// What walks over a range relies on it: piece by piece, from wherever one is asked about.
+TEST(MapRanges, AnAllocationOfVirtualMemoryIsOnePiece) {
+  MF_NEEDS_GPUS(1);
+  const MappedMemory mapped(0, 3);
+  const size_t piece = mapped.bytes() / 3;
+  auto* const first = static_cast<std::byte*>(mapped.memory());
+  for (size_t i = 0; i < 3; ++i) {
+    for (const size_t offset : {size_t{0}, size_t{100}, piece - 1}) {
+      const Allocation allocation = allocation_of(first + i * piece + offset);
+      EXPECT_EQ(allocation.base, first + i * piece) << "piece " << i << " at " << offset;
+      EXPECT_EQ(allocation.bytes, piece);
+      EXPECT_EQ(allocation.kind, MemoryKind::kVirtual);
+    }
+  }
+}
+
 std::pair<ErrorCode, std::string> error_with(const MemoryRange& first, int32_t last_device) {
   LocalGroup group({.device_of = {0, last_device}}, Layout());
   const std::vector<MemoryRange> ranges = {first, {}};

@@ -52,11 +52,11 @@ class NcclGroup final : public DeviceGroup {
 
   // Collective: where every rank's `memory` is reachable from here, [P]; this rank's own is as it
   // is. Each allocation is mapped once, however many pointers into it are asked for, and stays
-  // mapped as long as the group. `memory` is device memory of any origin, `bytes` long, inside one
-  // allocation. A rank without memory gives null and 0, and is null for the others. The allocation
-  // outlives the mapping: it is freed after all ranks have ended their groups. If one rank cannot
-  // share its memory, or cannot map a peer's, nothing new is mapped on any, and all throw the same,
-  // naming that rank.
+  // mapped as long as the group. `memory` is of the rank's device, `bytes` long, inside one
+  // allocation of cudaMalloc or of virtual memory made for descriptors. A rank without memory gives
+  // null and 0, and is null for the others. The allocation outlives the mapping: it is freed after
+  // all ranks have ended their groups. If one rank cannot share its memory, or cannot map a peer's,
+  // nothing new is mapped on any, and all throw the same, naming that rank.
   std::vector<std::byte*> map_allocation(void* memory, size_t bytes);
 
   void recover() override;
