@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "megaflux/base/math.h"
+#include "cli/gpu/gpu_backend.h"
 #include "megaflux/moe/owner_table.h"
 
 namespace megaflux::cli {
@@ -44,10 +44,8 @@ bool share_weights(const ForwardRun& a, const ForwardRun& b) {
 
 DeviceNeeds forward_needs(const ForwardBenchCase& bench_case, size_t num_runs, int32_t device_sms) {
   const std::span<const int32_t> device_of = bench_case.device_of;
-  const int32_t num_devices = device_of.back() + 1;
-  const int32_t rank_sms =
-      device_sms / ceil_div(static_cast<int32_t>(device_of.size()), num_devices);
-  DeviceNeeds needs(static_cast<size_t>(num_devices));
+  const int32_t rank_sms = device_sms / most_hosted(device_of);
+  DeviceNeeds needs(static_cast<size_t>(device_of.back()) + 1);
   for (size_t i = 0; i < num_runs; ++i) {
     const std::span<const ForwardRun> runs = std::span(bench_case.runs).first(i + 1);
     const ForwardRun& run = runs.back();
