@@ -14,7 +14,10 @@
 //   copy_latency_ns  what such a transfer takes beyond its bytes, less an empty one
 //   plan_ns          a head whose planner searches
 //   pre_gate_ns      a head whose pre-gate answers
-// round_ns keeps its value of machine_model("h200").
+// round_ns keeps its value of machine_model("h200"). So do link and latency if a rank owns nothing,
+// since nothing can be copied everywhere then. Where E is no multiple of P, balanced experts are
+// uneven over ranks and a pre-gate may search: pre_gate_ns then comes near plan_ns, and a search
+// counts as free.
 #pragma once
 
 #include <span>
