@@ -39,15 +39,20 @@ COUNTS = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped")
 NONE_RAN = 77  # status of a test program that can run nothing
 
 
+def layer_run(out):
+    """What `megaflux run --json -` has said, or nothing if that is something else."""
+    try:
+        run = json.loads(out)
+    except ValueError:
+        return {}
+    return run if isinstance(run, dict) and {"checks", "failed_checks", "devices"} <= run.keys() else {}
+
+
 def counts_of(cell, out):
     """[passed, failed, skipped] of what a cell of tests has said, or nothing if it did not get that far."""
     if cell.part == "layer":
-        try:
-            run = json.loads(out)
-        except ValueError:
-            return []
-        failed = len(run["failed_checks"])
-        return [len(run["checks"]) - failed, failed, 0]
+        run = layer_run(out)
+        return [len(run["checks"]) - len(run["failed_checks"]), len(run["failed_checks"]), 0] if run else []
     found = COUNTS.findall(out)
     return [int(number) for number in found[-1]] if found else []
 
@@ -118,6 +123,8 @@ class Run:
         lines = [] if why else eight_gpus_summary.read_lines(self.cell_file)
         if not why and not lines:
             return "failed: no figures"
+        if not why and (wrong := eight_gpus_summary.why_no_results(self.cell_file)):
+            return f"failed: {wrong}"
         self.uuid = next((line["gpu_uuid"] for line in lines if "gpu_uuid" in line), self.uuid)
         own = self.line(cell, "cell_seconds", (round(seconds, 2), "s"), [round(seconds, 2)])
         self.append(lines + [own | ({"outcome": why} if why else {})])
@@ -130,7 +137,7 @@ class Run:
         if not counts:
             return why or "failed: no counts"
         if cell.part == "layer":
-            self.uuid = json.loads(ended.out)["devices"][0]["uuid"]
+            self.uuid = layer_run(ended.out)["devices"][0]["uuid"]
         self.append([self.line(cell, "tests_passed", (counts[0], "tests"), counts)])
         return f"failed: {counts[1]} tests" if counts[1] else why
 

@@ -32,6 +32,7 @@ GATED_TOKENS = (256, 1024, 4096)
 GATED_ROUTES = ("balanced", "near", "hot-1.5", "zipf-k3", "zipf-k6", "real-extreme")
 PARTS = ("shapes", "decode", "skew", "gate")
 GATE_IS_RIGHT = 0.99  # of the better choice's time
+GATE_RATIO = re.compile(r"^gate_ratio ([\d.]+)$", re.M)
 
 
 def layer(hidden, inter, experts, tokens):
@@ -78,12 +79,26 @@ def cases(args, scratch):
     return [[str(word) for word in command] for command in found]
 
 
+def is_there(command, option):
+    """True unless the option names a file that is missing."""
+    return option not in command or pathlib.Path(command[command.index(option) + 1]).is_file()
+
+
+def why_incomplete(command, out):
+    """What a case that ended well has left out, or an empty text."""
+    if "calibrate" in command and not is_there(command, "--out"):
+        return "failed: no machine file"
+    return "failed: no gate_ratio" if "--machine" in command and not GATE_RATIO.search(out) else ""
+
+
 def run_case(command, args):
     """Runs one case: its text, and why it gave no figures, or an empty one."""
     if command[0] == args.python and args.devices < 2:
         return "", "not run: stock takes a GPU a rank, 2 in all"
+    if not is_there(command, "--machine"):
+        return "", "not run: calibrate left no machine file"
     ended = cell_runner.run_in_group(command, args.deadline)
-    why = cell_runner.why_no_figures(ended, args.deadline)
+    why = cell_runner.why_no_figures(ended, args.deadline) or why_incomplete(command, ended.out)
     sys.stdout.write(ended.out)
     if not why.startswith("not run"):
         sys.stderr.write(ended.err)
@@ -135,7 +150,7 @@ def main():
             text, why = ("", "") if args.dry_run else run_case(command, args)
             if why:
                 print(why, flush=True)
-            if ratio := re.search(r"^gate_ratio ([\d.]+)$", text, re.M):
+            if ratio := GATE_RATIO.search(text):
                 gate[shlex.join(command)] = float(ratio[1])
             num_failed += why.startswith("failed")
         if gate:

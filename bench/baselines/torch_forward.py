@@ -193,11 +193,19 @@ def parse_arguments():
     parser.add_argument("--commit", default="")
     parser.add_argument("--out")
     args = parser.parse_args()
+    for name in ("ranks", "pairs", "launches", "lead_ms", "deadline"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name.replace('_', '-')}: {getattr(args, name)} is below 1, the least")
     args.what = args.what or (["gemms"] if args.ranks == 1 else ["layer"])
     if "gemms" in args.what and args.ranks > 1:
         parser.error(f"--what: gemms takes --ranks 1, there are {args.ranks}")
-    if args.ranks < 1 or args.experts % args.ranks:
+    if args.experts % args.ranks:
         parser.error(f"--experts: {args.experts} is no multiple of --ranks {args.ranks}, as the stock layer needs")
+    if args.out:
+        try:
+            open(args.out, "ab").close()  # what cannot be written must not be measured
+        except OSError as error:
+            parser.error(f"--out: {args.out}: {error.strerror}")
     return parser, args
 
 

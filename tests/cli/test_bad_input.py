@@ -202,6 +202,8 @@ class BadPlanInput(ProgramTest):
                   words=["--machine", "gflops", "0", "["])
         path = self.write("machine.json", '{"petaflops": 1}')
         self.plan("--machine", path, words=["--machine", "'petaflops'", "gflops"])
+        path = self.write("machine.json", '{"plan_ns": 18446744073709551615}')
+        self.plan("--machine", path, words=["--machine", "plan_ns: 18446744073709551615 is above"])
         path = self.write("machine.json", "{")
         self.plan("--machine", path, words=["--machine", "machine.json", "no JSON"])
 

@@ -83,6 +83,9 @@ class OnGpus(ProgramTest):
         self.rejected("calibrate", "--hidden", 100, words=["hidden", "100", "64"])
         self.rejected("calibrate", "--slots", 9, words=["--slots", "9", "[2, 8]"])
         self.rejected("calibrate", "--topk", 65, words=["--topk", "65", "[1, 64]"])
+        self.rejected("calibrate", "--experts", 7, words=["--experts", "7", "--ranks 8"])
+        self.rejected("calibrate", "--experts", 8, "--topk", 9, words=["--topk", "9", "[1, 8]"])
+        self.rejected("calibrate", "--experts", 8, "--topk", 8, words=["--topk: 8 of --experts 8", "--ranks 8", "hot-1.5"])
 
     def test_sides_of_a_forward(self):
         self.rejected("bench", "forward", "--sides", "fixed,idle", words=["--sides", "idle", "ungated", "second ideal"])

@@ -218,6 +218,10 @@ class Cells(EightGpus):
         self.run_cells(*SHORT, "--resume", status=1)
         self.assertEqual(2, self.num_calls())
         self.assertEqual("failed: no figures", self.one(""))
+        for line in ("3", "[]", '{"figure": "layer_ms"}'):
+            self.assertIn("so it is none of bench/results", self.one(f"print({line!r}, file=open(sys.argv[2], 'w'))"))
+        for said in ("3", "{}", "no JSON"):
+            self.assertEqual([], self.script.counts_of(unittest.mock.Mock(part="layer"), said))
         self.assertEqual("not run: its Python has no torch", self.one("import sys; sys.exit(\"No module named 'torch'\")"))
 
     def test_a_cell_that_hangs_ends_with_all_that_it_started(self):

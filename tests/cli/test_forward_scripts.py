@@ -41,6 +41,15 @@ class EveryScript(unittest.TestCase):
         self.assertEqual("not run: its Python has no torch", imported("cell_runner").why_no_figures(ended, 1))
 
 
+    def test_stock_refuses_what_gives_no_figures(self):
+        for options, words in ((("--ranks", "0"), "--ranks: 0 is below 1"), (("--pairs", "0"), "--pairs: 0 is below 1"),
+                               (("--launches", "-1"), "--launches: -1 is below 1"), (("--lead-ms", "0"), "--lead-ms: 0 is"),
+                               (("--out", "/"), "--out: /: Is a directory")):
+            told = self.call(SOURCE_DIR / "bench/baselines/torch_forward.py", "megaflux", *options)
+            self.assertEqual(2, told.returncode)
+            self.assertIn(words, told.stderr)
+
+
 def doubled(rank, args, folder, questions):
     """A rank that answers with twice the launches it was asked for, and a rank more."""
     questions.send(f"GPU-{rank}")
@@ -173,6 +182,21 @@ else:
         text = self.table("--parts", "gate", body=body)
         self.assertIn("right to a per cent in 48 of 51 cells", text)
         self.assertEqual(3, len([line for line in text.splitlines() if line.startswith("  0.9800  ") and "near" in line]))
+
+    def test_the_gate_is_not_judged_by_what_is_missing(self):
+        calibrating = "if sys.argv[1] != 'calibrate': sys.exit('it ran without a machine file')\n"
+        for body, failed in ((calibrating + "sys.exit(2)", "failed: status 2"),
+                             (calibrating, "failed: no machine file")):
+            text = self.table("--parts", "gate", body=body, status=1)
+            self.assertEqual((3, 51), (text.count(failed), text.count("not run: calibrate left no machine file")))
+        memory = calibrating + "sys.exit('megaflux: error: calibrate: not run: memory; device 0 needs 200 GB')"
+        self.assertEqual(3, self.table("--parts", "gate", body=memory).count("not run: memory"))
+        silent = "if sys.argv[1] == 'calibrate': open(sys.argv[sys.argv.index('--out') + 1], 'w').write('{}')"
+        self.assertEqual(51, self.table("--parts", "gate", body=silent, status=1).count("failed: no gate_ratio"))
+
+    def test_no_more_devices_than_ranks(self):
+        text = self.table("--dry-run", "--parts", "gate", "--devices", "16")
+        self.assertEqual(3 + 51, text.count("--ranks 8 --devices 8 "))
 
     def test_stock_takes_a_gpu_a_rank(self):
         text = self.table("--parts", "shapes", "--python", "no-such-python")

@@ -2,7 +2,7 @@
 
 import json
 
-from program import ProgramTest
+from program import ProgramTest, call
 
 # Two domains of four ranks; domain 0 has nearly all rows. Two experts a rank.
 LOPSIDED = "800,640,400,320,240,160,80,40,20,10,20,10,20,10,20,10"
@@ -79,6 +79,14 @@ class PlanOptions(ProgramTest):
                               loads="60000" + ",8" * 15)
         self.assertGreater(with_h200["replicas"], 0)
         self.assertEqual(with_file["replicas"], 0)
+
+    def test_a_file_called_like_a_machine_is_not_that_machine(self):
+        (self.folder / "h200").write_text("no machine")
+        loads = self.write("loads.csv", "900,700,120,100")
+        self.assertEqual(0, call("plan", loads, "--ranks", 2, cwd=self.folder).returncode)
+        refused = call("plan", loads, "--ranks", 2, "--machine", "./h200", cwd=self.folder)
+        self.assertEqual(2, refused.returncode)
+        self.assertIn("--machine: ./h200 is no JSON", refused.stderr)
 
     def test_slack_saves_copies(self):
         exact, loose = self.plan(), self.plan("--slack", 0.5)

@@ -1,5 +1,6 @@
 // Words and small files of the command line; the first letter says which.
 #include <cmath>
+#include <tuple>
 
 #include "cli/import/layer_list.h"
 #include "cli/options.h"
@@ -9,9 +10,18 @@
 namespace megaflux::fuzz {
 namespace {
 
+auto fields_of(const MachineModel& machine) {
+  return std::tie(machine.name, machine.gflops, machine.link_mb_per_s, machine.plan_ns,
+                  machine.pre_gate_ns, machine.copy_latency_ns, machine.round_ns);
+}
+
 void read_machine_json(std::string_view text) {
+  // Any name can be written, also one that is no UTF-8.
+  cli::parse_machine(cli::machine_text({.name = std::string(text)}), "named.json");
   const MachineModel machine = cli::parse_machine(text, "fuzz.json");
   require(machine.gflops >= 1 && machine.link_mb_per_s >= 1, "limits of a machine");
+  const MachineModel again = cli::parse_machine(cli::machine_text(machine), "written.json");
+  require(fields_of(again) == fields_of(machine), "a machine that is written can be read");
 }
 
 void read_word(char which, const std::string& text) {

@@ -184,6 +184,7 @@ def option_seeds():
                         ("machine", 'm{"name": "x", "gflops": 500000, "round_ns": 2}'), ("machine_field", 'm{"colour": 1}'),
                         ("machine_negative", 'm{"gflops": -1}'), ("machine_huge", 'm{"gflops": 18446744073709551615}'),
                         ("machine_type", 'm{"gflops": "much"}'), ("machine_bad", "m{"),
+                        ("machine_no_utf8", b'm\xff{"name": 3}'),
                         ("machine_deep", 'm{"gflops":' + "[" * 20000 + "]" * 20000 + "}")]:
         save("options", name, value)
 

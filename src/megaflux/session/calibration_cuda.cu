@@ -32,6 +32,14 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+void check_all_own(const PlanConfig& plan) {
+  const std::vector<int32_t> owned = owned_experts(plan.owner_of, plan.dims.num_ranks);
+  const auto without = std::ranges::find(owned, 0);
+  MF_CHECK(without == owned.end(), "num_experts: ", plan.dims.num_experts, " leave rank ",
+           without - owned.begin(), " of ", plan.dims.num_ranks,
+           " without an expert, and copies are timed from every rank at once");
+}
+
 // One routing of all ranks, on the devices of this process.
 struct Step {
   std::vector<ForwardTensors> tensors;  // of this process
@@ -76,6 +84,7 @@ class Calibrator {
   Calibrator(const DeviceSessionConfig& config, const DeviceSession::GroupMaker& make_group,
              std::span<const MegaWeights> weights)
       : config_(searching_config(config)), session_(config_, make_group), timer_(session_.group()) {
+    check_all_own(config_.plan);
     session_.set_weights(0, weights);
     for (size_t i = 0; i < session_.group().num_devices(); ++i) add_device(i);
     balanced_ = make_step(RouteFamily::kBalanced);
@@ -218,7 +227,6 @@ class Calibrator {
     const int32_t most = std::min(
         config_.plan.dims.replica_slots,
         std::ranges::min(owned_experts(config_.plan.owner_of, config_.plan.dims.num_ranks)));
-    if (most == 0) return;  // nothing that could be copied everywhere
     std::vector<double> per_copy, fixed;
     for (int32_t i = 0; i < kShortSamples; ++i) {
       const double none = transfer_ns(0), one = transfer_ns(1), all = transfer_ns(most);
@@ -228,7 +236,7 @@ class Calibrator {
     const double copy_ns = std::max(median(per_copy), 1.0);
     machine.link_mb_per_s =
         std::llround(static_cast<double>(config_.shape.expert_bytes()) * 1e3 / copy_ns);
-    if (most > 1) machine.copy_latency_ns = std::llround(std::max(median(fixed), 0.0));
+    machine.copy_latency_ns = std::llround(std::max(median(fixed), 0.0));
   }
 
   double head_ns(const Step& step) {

@@ -17,9 +17,11 @@
 #include "cli/plan/plan_tables.h"
 #include "cli/terminal.h"
 #include "cli/text_format.h"
+#include "megaflux/base/check.h"
 #include "megaflux/layer/mega/mega_config.h"
 #include "megaflux/moe/limits.h"
 #include "megaflux/moe/owner_table.h"
+#include "megaflux/moe/route_family.h"
 #include "megaflux/moe/work_list.h"
 
 namespace megaflux::cli {
@@ -47,10 +49,29 @@ MegaConfig layer_on(const CalibrateOptions& options, int32_t sms_of_a_rank) {
                         sms_of_a_rank);
 }
 
+// What calibrate() would refuse when a device has been looked for and weights have been drawn.
+void check_routing(const CalibrateOptions& options) {
+  const RouteRequest hot = {.family = RouteFamily::kHot15,
+                            .num_experts = options.shape.num_experts,
+                            .topk = options.shape.topk,
+                            .num_ranks = options.dims.num_ranks,
+                            .tokens_per_rank = options.tokens};
+  MF_CHECK(hot.num_experts >= hot.num_ranks, "--experts: ", hot.num_experts, " for --ranks ",
+           hot.num_ranks, ", a rank owns at least one expert");
+  check_request(hot);
+  try {
+    route_totals(hot);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("--topk: {} of --experts {} on --ranks {}: {}", hot.topk,
+                                          hot.num_experts, hot.num_ranks, error.what()));
+  }
+}
+
 void check_options(const CalibrateOptions& options) {
   check_output("--out", options.machine_file);
   check_dealing(options.dims.num_ranks, options.num_devices);
   layer_on(options, std::max(1, options.num_sms));  // one SM a rank, which any device has
+  check_routing(options);
 }
 
 void check_memory(const CalibrationCase& layer, const MegaConfig& config, int32_t device_sms) {

@@ -83,6 +83,8 @@ MachineModel machine_of(const nlohmann::json& fields, const std::string& path) {
              "round_ns expected");
     MF_CHECK(value.is_number_integer(), "machine: ", path, ": ", key, ": ", shown(value),
              " is no integer");
+    MF_CHECK(!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX, "machine: ", path,
+             ": ", key, ": ", shown(value), " is above ", INT64_MAX);
     machine.*field->value = value.get<int64_t>();
   }
   return machine;
@@ -186,10 +188,13 @@ MachineModel parse_machine(std::string_view text, const std::string& path) {
 std::string machine_text(const MachineModel& machine) {
   nlohmann::ordered_json fields = {{"name", machine.name}};
   for (const MachineField& field : kMachineFields) fields[field.key] = machine.*field.value;
-  return fields.dump(2) + "\n";
+  // A name may be no text in UTF-8, which JSON has to be.
+  return fields.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 MachineModel read_machine(const std::string& name_or_path) {
+  // The default of every command: a file that is called so must not change what they predict.
+  if (name_or_path == MachineModel{}.name) return {};
   std::error_code ignored;
   const bool is_file = std::filesystem::exists(name_or_path, ignored);
   try {

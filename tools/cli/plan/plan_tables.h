@@ -51,8 +51,8 @@ MachineModel parse_machine(std::string_view text, const std::string& path);
 // The same text with all fields; parse_machine reads it back.
 std::string machine_text(const MachineModel& machine);
 
-// A name that megaflux knows, or a JSON file with fields of MachineModel; fields left out keep the
-// values of h200.
+// A name that megaflux knows, or else a JSON file with fields of MachineModel; fields left out keep
+// the values of h200.
 MachineModel read_machine(const std::string& name_or_path);
 
 }  // namespace megaflux::cli
