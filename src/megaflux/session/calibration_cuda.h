@@ -15,10 +15,9 @@
 //                    owns one expert alone, and link_mb_per_s has it inside
 //   plan_ns          a head whose planner searches
 //   pre_gate_ns      a head whose pre-gate answers
-// round_ns keeps its value of machine_model("h200"). So do link and latency if a rank owns nothing,
-// since nothing can be copied everywhere then. Where E is no multiple of P, balanced experts are
-// uneven over ranks and a pre-gate may search: pre_gate_ns then comes near plan_ns, and a search
-// counts as free.
+// round_ns keeps its value of machine_model("h200"). Where E is no multiple of P, balanced experts
+// are uneven over ranks and a pre-gate may search: pre_gate_ns then comes near plan_ns, and a
+// search counts as free.
 #pragma once
 
 #include <span>
