@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -142,6 +143,23 @@ TEST(LoadTable, ImbalanceAndKappa) {
         owner_imbalance(table, std::vector<int32_t>{0, 0, 1, 2});
       },
       {"expert 3", "rank 2", "[0, 2)"});
+}
+
+TEST(LoadTable, FromRouting) {
+  // An id twice counts twice, -1 is nobody's, and tokens beyond the valid ones play no part.
+  const Routing first = {.num_tokens = 2, .topk = 2, .topk_ids = {2, 2, -1, 0}, .topk_weights = {}};
+  const Routing second = {.num_tokens = 1, .topk = 2, .topk_ids = {1, 2}, .topk_weights = {}};
+  const std::vector<Routing> routing = {first, second};
+  const LoadTable table = LoadTable::from_routing(routing, 3);
+  EXPECT_TRUE(table.has_sources());
+  EXPECT_TRUE(std::ranges::equal(table.rows(), std::vector<int32_t>{1, 0, 2, 0, 1, 1}));
+  const int32_t num_valid = 1;
+  std::vector<RoutingView> views = {first.view(), second.view()};
+  views[0].num_valid_tokens = &num_valid;
+  EXPECT_TRUE(std::ranges::equal(LoadTable::from_routing(views, 3).rows(),
+                                 std::vector<int32_t>{0, 0, 2, 0, 1, 1}));
+  expect_bad_input([] { LoadTable::from_routing(std::vector<Routing>{}, 3); },
+                   {"num_ranks: 0 is outside [1,"});
 }
 
 RC_GTEST_PROP(LoadTable, BlocksCoverTheRowsExactly, ()) {

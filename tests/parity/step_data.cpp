@@ -192,13 +192,7 @@ OwnedWeights StepData::owned(int32_t rank) const {
 }
 
 LoadTable StepData::loads() const {
-  std::vector<int32_t> rows(static_cast<size_t>(num_ranks()) * shape().num_experts);
-  for (int32_t rank = 0; rank < num_ranks(); ++rank) {
-    count_rows(routing[rank],
-               std::span(rows).subspan(static_cast<size_t>(rank) * shape().num_experts,
-                                       shape().num_experts));
-  }
-  return LoadTable(num_ranks(), shape().num_experts, rows);
+  return LoadTable::from_routing(routing, shape().num_experts);
 }
 
 ReferenceProblem StepData::problem() const {

@@ -29,6 +29,21 @@ LoadTable::LoadTable(int32_t num_ranks, int32_t num_experts, std::span<const int
   assign(num_ranks, num_experts, rows);
 }
 
+LoadTable LoadTable::from_routing(std::span<const RoutingView> routing, int32_t num_experts) {
+  check_extent(static_cast<int32_t>(routing.size()), static_cast<size_t>(std::max(num_experts, 0)));
+  std::vector<int32_t> rows(routing.size() * num_experts);
+  for (size_t rank = 0; rank < routing.size(); ++rank) {
+    count_rows(routing[rank], std::span(rows).subspan(rank * num_experts, num_experts));
+  }
+  return LoadTable(static_cast<int32_t>(routing.size()), num_experts, rows);
+}
+
+LoadTable LoadTable::from_routing(std::span<const Routing> routing, int32_t num_experts) {
+  std::vector<RoutingView> views;
+  for (const Routing& of_rank : routing) views.push_back(of_rank.view());
+  return from_routing(views, num_experts);
+}
+
 void LoadTable::assign(int32_t num_ranks, int32_t num_experts, std::span<const int32_t> rows) {
   check_extent(num_ranks, static_cast<size_t>(std::max(num_experts, 0)));
   MF_CHECK(rows.size() == static_cast<size_t>(num_ranks) * num_experts, "loads: ", rows.size(),

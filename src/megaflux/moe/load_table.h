@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "megaflux/moe/routing.h"
+
 namespace megaflux {
 
 class LoadTable {
@@ -21,6 +23,11 @@ class LoadTable {
   // Totals without sources, split evenly over the ranks, remainder to the low ones; has_sources()
   // is false.
   static LoadTable from_totals(int32_t num_ranks, std::span<const int64_t> totals);
+
+  // What the ranks' tokens are routed to; `routing` [P]. The ids must have passed check_routing.
+  // Throws as the constructor.
+  static LoadTable from_routing(std::span<const RoutingView> routing, int32_t num_experts);
+  static LoadTable from_routing(std::span<const Routing> routing, int32_t num_experts);
 
   // Both replace the counts, reusing the memory, with the checks of the constructor and of
   // from_totals. `rows` is [P, E], `totals` [E].

@@ -126,12 +126,7 @@ class Calibrator {
                                          .num_ranks = dims.num_ranks,
                                          .tokens_per_rank = config_.max_tokens});
     Step step;
-    std::vector<int32_t> rows(routes.routing.size() * dims.num_experts);
-    for (size_t rank = 0; rank < routes.routing.size(); ++rank) {
-      count_rows(routes.routing[rank].view(),
-                 std::span(rows).subspan(rank * dims.num_experts, dims.num_experts));
-    }
-    step.loads = LoadTable(dims.num_ranks, dims.num_experts, rows);
+    step.loads = LoadTable::from_routing(routes.routing, dims.num_experts);
     step.fixed = plan_with(step.loads, 0);
     for (size_t i = 0; i < ranks_.size(); ++i) {
       const Routing& routing = routes.routing[ranks_[i]];

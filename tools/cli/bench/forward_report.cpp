@@ -22,7 +22,7 @@ std::string spread_text(const std::vector<double>& ms) {
 void print_side(const ForwardReport& report, size_t i, int32_t num_devices) {
   const ForwardSide& side = report.sides[i];
   const ForwardRunFigures& figures = report.figures.runs[i];
-  const LoadTable loads = loads_of(side.run.routing, report.shape.num_experts);
+  const LoadTable loads = LoadTable::from_routing(side.run.routing, report.shape.num_experts);
   const PlanStats stats = plan_stats(figures.plan, loads, side.run.plan);
   const double ms = simulate::percentile(figures.ms, 50);
   int64_t padded = 0;

@@ -79,7 +79,7 @@ std::vector<ForwardSide> all_sides(const GpuBenchOptions& options, std::span<con
     if (has_replicas && planned.objective == Objective::kCost) {
       sides.push_back({"ungated", {ungated_config(planned), routes}});
     }
-    const LoadTable loads = loads_of(routes, options.num_experts);
+    const LoadTable loads = LoadTable::from_routing(routes, options.num_experts);
     sides.push_back(
         {"second ideal", {second_ideal_config(options, loads), routes, ReplicaTransfer::kInPlace}});
   }

@@ -98,14 +98,6 @@ RouteSet bench_routes(const GpuBenchOptions& options, const RouteRequest& reques
   }
 }
 
-LoadTable loads_of(std::span<const Routing> routing, int32_t num_experts) {
-  std::vector<int32_t> rows(routing.size() * num_experts);
-  for (size_t rank = 0; rank < routing.size(); ++rank) {
-    count_rows(routing[rank].view(), std::span(rows).subspan(rank * num_experts, num_experts));
-  }
-  return LoadTable(static_cast<int32_t>(routing.size()), num_experts, rows);
-}
-
 BenchSource gpu_source(const GpuBenchOptions& options, const GpuDevice& device,
                        const std::vector<std::string>& arguments) {
   return {.place_key = "gpu_uuid",

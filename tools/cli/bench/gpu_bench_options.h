@@ -50,8 +50,6 @@ GpuDevice require_gpus(const std::string& command, const GpuBenchOptions& option
 RouteRequest route_request(const GpuBenchOptions& options, RouteFamily family);
 // Makes it, with the counts of --trace for a real-* family. Throws kBadInput naming --route.
 RouteSet bench_routes(const GpuBenchOptions& options, const RouteRequest& request);
-// Rows from each source to each expert.
-LoadTable loads_of(std::span<const Routing> routing, int32_t num_experts);
 
 BenchSource gpu_source(const GpuBenchOptions& options, const GpuDevice& device,
                        const std::vector<std::string>& arguments);

@@ -157,7 +157,8 @@ class HeadRig {
 };
 
 Plan plan_on_host(const HeadBenchCase& bench_case) {
-  const LoadTable loads = loads_of(bench_case.routing, bench_case.plan.dims.num_experts);
+  const LoadTable loads =
+      LoadTable::from_routing(bench_case.routing, bench_case.plan.dims.num_experts);
   Plan plan;
   PlanReport report;
   make_planner(bench_case.plan)->plan(loads, {}, plan, report);

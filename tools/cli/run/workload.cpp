@@ -65,14 +65,8 @@ void Workload::take_routing(const RunOptions& options) {
             .inter = options.plan.inter,
             .dtype = parse_dtype(options.plan.dtype)};
   check_shape(shape_);
-  std::vector<int32_t> rows;
-  std::vector<int32_t> rows_of_rank(static_cast<size_t>(shape_.num_experts));
-  for (const Routing& routing : routing_) {
-    routing_views_.push_back(routing.view());
-    count_rows(routing_views_.back(), rows_of_rank);
-    rows.insert(rows.end(), rows_of_rank.begin(), rows_of_rank.end());
-  }
-  loads_ = LoadTable(num_ranks(), shape_.num_experts, rows);
+  for (const Routing& routing : routing_) routing_views_.push_back(routing.view());
+  loads_ = LoadTable::from_routing(routing_views_, shape_.num_experts);
 }
 
 int64_t Workload::num_tokens() const {

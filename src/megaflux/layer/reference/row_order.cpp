@@ -4,13 +4,8 @@ namespace megaflux {
 
 RowOrder::RowOrder(std::span<const RoutingView> routing, int32_t num_experts) {
   const auto num_ranks = static_cast<int32_t>(routing.size());
-  std::vector<int32_t> counts(routing.size() * num_experts);
-  for (int32_t rank = 0; rank < num_ranks; ++rank) {
-    check_routing(routing[rank], rank, num_experts);
-    count_rows(routing[rank],
-               std::span(counts).subspan(static_cast<size_t>(rank) * num_experts, num_experts));
-  }
-  loads_ = LoadTable(num_ranks, num_experts, counts);
+  for (int32_t rank = 0; rank < num_ranks; ++rank) check_routing(routing[rank], rank, num_experts);
+  loads_ = LoadTable::from_routing(routing, num_experts);
   begin_.assign(num_experts + 1, 0);
   for (int32_t e = 0; e < num_experts; ++e) begin_[e + 1] = begin_[e] + loads_.totals()[e];
   rows_.resize(begin_[num_experts]);
