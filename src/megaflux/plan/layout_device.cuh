@@ -110,61 +110,67 @@ __device__ inline void write_replica(const DeviceDraft& draft, int32_t num_draft
   if (!has_held) plan.slot_expert[draft.rank * plan.slots + slot] = draft.expert;
 }
 
-// The slots of a rank that stay empty; all, as long as residents are not placed.
-__device__ inline void write_empty(int32_t rank, int32_t num_drafts, bool has_held,
-                                   PlannerMemory& memory, StagedPlan& plan) {
+// The slots of a rank that stay empty.
+__device__ inline void write_empty(int32_t rank, int32_t num_drafts, PlannerMemory& memory,
+                                   StagedPlan& plan) {
   int32_t taken = 0;
 #pragma unroll 4
   for (int32_t j = 0; j < num_drafts; ++j) taken += memory.drafts()[j].rank == rank;
   MF_UNROLL(1)
-  for (int32_t slot = has_held ? 0 : taken; slot < plan.slots; ++slot) {
+  for (int32_t slot = taken; slot < plan.slots; ++slot) {
     plan.slot_expert[rank * plan.slots + slot] = -1;
   }
 }
 
-// The slots of one rank where some hold an expert already: residents keep theirs, the others take
-// free ones in ascending order of experts, slots that hold nothing first. One thread a rank.
-__device__ inline void place_in_slots(const DevicePlannerParams& params, int32_t rank,
-                                      const int32_t* resident, int32_t num_drafts,
-                                      PlannerMemory& memory, StagedPlan& plan) {
-  const int32_t s = params.dims.replica_slots;
-  const int32_t* held = resident + rank * s;
-  int32_t* taken = plan.slot_expert + rank * s;
-  uint8_t* is_resident = plan.slot_resident + rank * s;
+// What slot_resident says of a slot until all replicas have theirs.
+enum SlotState : uint8_t { kHoldsNothing, kKeepsReplica, kHoldsAnother };
+
+// Whether slot q, which holds slot_expert[q], keeps it: the rank's lowest slot with an expert that
+// the plan wants there.
+__device__ inline SlotState state_of_slot(int32_t q, int32_t num_drafts, PlannerMemory& memory,
+                                          const StagedPlan& plan) {
+  const int32_t held = plan.slot_expert[q], rank = q / plan.slots;
+  if (held < 0) return kHoldsNothing;
+  bool is_wanted = false;
+#pragma unroll 4
+  for (int32_t j = 0; j < num_drafts; ++j) {
+    const DeviceDraft draft = memory.drafts()[j];
+    is_wanted |= draft.rank == rank && draft.expert == held;
+  }
   MF_UNROLL(1)
-  for (int32_t i = 0; i < num_drafts; ++i) {
-    if (memory.drafts()[i].rank != rank) continue;
-    MF_UNROLL(1)
-    for (int32_t slot = 0; slot < s; ++slot) {
-      if (__ldcg(held + slot) != memory.drafts()[i].expert) continue;
-      taken[slot] = memory.drafts()[i].expert;
-      is_resident[slot] = 1;
-      break;
-    }
+  for (int32_t lower = rank * plan.slots; lower < q; ++lower) {
+    is_wanted &= plan.slot_expert[lower] != held;
   }
-  for (int32_t last = -1;;) {
-    int32_t next = INT32_MAX;  // the lowest expert above `last` that has no slot yet
-    MF_UNROLL(1)
-    for (int32_t i = 0; i < num_drafts; ++i) {
-      const int32_t e = memory.drafts()[i].expert;
-      if (memory.drafts()[i].rank != rank || e <= last || e >= next) continue;
-      bool has_slot = false;
-      MF_UNROLL(1)
-      for (int32_t slot = 0; slot < s; ++slot) has_slot |= is_resident[slot] && taken[slot] == e;
-      if (!has_slot) next = e;
-    }
-    if (next == INT32_MAX) return;
-    int32_t free_slot = -1;
-    for (int32_t slot = s - 1; slot >= 0; --slot) {
-      const bool is_free = taken[slot] < 0;
-      const bool holds_nothing = __ldcg(held + slot) < 0;
-      if (is_free && (holds_nothing || free_slot < 0 || __ldcg(held + free_slot) >= 0)) {
-        free_slot = slot;
-      }
-    }
-    taken[free_slot] = next;
-    last = next;
+  return is_wanted ? kKeepsReplica : kHoldsAnother;
+}
+
+// The slot of a replica: the one that holds it already; else, in ascending order of experts, those
+// that hold nothing come first, then those that hold another, lower slots first.
+__device__ inline int32_t choose_slot(const DeviceDraft& draft, int32_t num_drafts,
+                                      PlannerMemory& memory, const StagedPlan& plan) {
+  const int32_t first = draft.rank * plan.slots;
+  int32_t before = 0;  // replicas of the rank that choose earlier
+#pragma unroll 4
+  for (int32_t j = 0; j < num_drafts; ++j) {
+    const DeviceDraft other = memory.drafts()[j];
+    before += other.rank == draft.rank && other.expert < draft.expert;
   }
+  int32_t empty = 0, own = -1;
+  MF_UNROLL(1)
+  for (int32_t slot = 0; slot < plan.slots; ++slot) {
+    const uint8_t state = plan.slot_resident[first + slot];
+    const int32_t held = plan.slot_expert[first + slot];
+    empty += state == kHoldsNothing;
+    if (state != kKeepsReplica) continue;
+    if (held == draft.expert) own = slot;
+    before -= held < draft.expert;
+  }
+  if (own >= 0) return own;
+  const SlotState wanted = before < empty ? kHoldsNothing : kHoldsAnother;
+  if (before >= empty) before -= empty;
+  int32_t slot = 0;
+  for (; plan.slot_resident[first + slot] != wanted || before-- > 0;) ++slot;
+  return slot;
 }
 
 // Sum of the contributions of all words after the header, which are copied to `out` on the way.
@@ -203,9 +209,12 @@ __device__ inline uint64_t hash_and_copy(const StagedPlan& plan, uint32_t* warp_
 }
 
 // Every word of the plan, each by one thread: nobody waits for anybody. Experts are dealt out from
-// the first thread on, replicas from the middle, ranks from the end.
-__device__ inline void place_instances(const DevicePlannerParams& params, int32_t num_drafts,
-                                       bool has_held, PlannerMemory& memory, StagedPlan& plan) {
+// the first thread on, replicas from the middle, ranks from the end. Where something is resident,
+// slots are written as they are found, and replicas without theirs.
+__device__ inline void place_instances(const DevicePlannerParams& params, const int32_t* resident,
+                                       int32_t num_drafts, PlannerMemory& memory,
+                                       StagedPlan& plan) {
+  const bool has_held = resident != nullptr;
   const auto t = static_cast<int32_t>(threadIdx.x);
   const int32_t threads = block_threads(), middle = threads / 2;
   write_known(memory, params.dims.num_experts + num_drafts, plan);
@@ -217,33 +226,52 @@ __device__ inline void place_instances(const DevicePlannerParams& params, int32_
   for (int32_t i = t < middle ? t + threads - middle : t - middle; i < num_drafts; i += threads) {
     write_replica(memory.drafts()[i], num_drafts, has_held, memory, plan);
   }
+  const int32_t from_end = threads - 1 - t;
   MF_UNROLL(1)
-  for (int32_t r = threads - 1 - t; r < params.dims.num_ranks; r += threads) {
-    write_empty(r, num_drafts, has_held, memory, plan);
+  for (int32_t q = from_end; has_held && q < params.dims.num_ranks * plan.slots; q += threads) {
+    plan.slot_expert[q] = __ldcg(resident + q);
+  }
+  MF_UNROLL(1)
+  for (int32_t r = from_end; !has_held && r < params.dims.num_ranks; r += threads) {
+    write_empty(r, num_drafts, memory, plan);
   }
 }
 
-// Slots where some hold an expert already. After place_instances and a barrier.
-__device__ inline void place_held(const DevicePlannerParams& params, const int32_t* resident,
-                                  int32_t num_drafts, PlannerMemory& memory, StagedPlan& plan) {
-  const auto t = static_cast<int32_t>(threadIdx.x);
-  const int32_t s = params.dims.replica_slots;
+__device__ inline Instance* instance_of(const DeviceDraft& draft, StagedPlan& plan) {
+  Instance* instance = plan.instances + plan.instance_begin[draft.expert];
   MF_UNROLL(1)
-  for (int32_t r = t; r < params.dims.num_ranks; r += block_threads()) {
-    place_in_slots(params, r, resident, num_drafts, memory, plan);
+  while (instance->rank != draft.rank) ++instance;
+  return instance;
+}
+
+// Slots where some may hold an expert already. After place_instances and a barrier; whole block.
+__device__ inline void place_held(int32_t num_slots, int32_t num_drafts, PlannerMemory& memory,
+                                  StagedPlan& plan) {
+  const auto t = static_cast<int32_t>(threadIdx.x);
+  MF_UNROLL(1)
+  for (int32_t q = t; q < num_slots; q += block_threads()) {
+    const SlotState state = state_of_slot(q, num_drafts, memory, plan);
+    plan.slot_resident[q] = state;
+    if (state == kKeepsReplica) atomicAdd(&memory.facts.num_kept, 1);
   }
   __syncthreads();
   MF_UNROLL(1)
   for (int32_t i = t; i < num_drafts; i += block_threads()) {
-    const DeviceDraft& draft = memory.drafts()[i];
-    MF_UNROLL(1)
-    for (int32_t slot = 0; slot < s; ++slot) {
-      if (plan.slot_expert[draft.rank * s + slot] != draft.expert) continue;
-      Instance* instance = plan.instances + plan.instance_begin[draft.expert];
-      while (instance->rank != draft.rank) ++instance;
-      instance->slot = slot;
-      if (plan.slot_resident[draft.rank * s + slot] != 0) atomicAdd(&memory.facts.num_kept, 1);
-    }
+    const DeviceDraft draft = memory.drafts()[i];
+    instance_of(draft, plan)->slot = choose_slot(draft, num_drafts, memory, plan);
+  }
+  __syncthreads();
+  MF_UNROLL(1)
+  for (int32_t q = t; q < num_slots; q += block_threads()) {
+    if (plan.slot_resident[q] == kKeepsReplica) continue;
+    plan.slot_resident[q] = 0;
+    plan.slot_expert[q] = -1;
+  }
+  __syncthreads();
+  MF_UNROLL(1)
+  for (int32_t i = t; i < num_drafts; i += block_threads()) {
+    const DeviceDraft draft = memory.drafts()[i];
+    plan.slot_expert[draft.rank * plan.slots + instance_of(draft, plan)->slot] = draft.expert;
   }
   __syncthreads();
 }
@@ -255,9 +283,11 @@ __device__ inline void lay_out(const DevicePlannerParams& params, uint16_t flags
   StagedPlan plan(params.dims, memory.staged_plan(params));
   const auto t = static_cast<int32_t>(threadIdx.x);
   const int32_t num_drafts = memory.facts.num_drafts;
-  place_instances(params, num_drafts, resident != nullptr, memory, plan);
+  place_instances(params, resident, num_drafts, memory, plan);
   __syncthreads();
-  if (resident != nullptr && num_drafts > 0) place_held(params, resident, num_drafts, memory, plan);
+  if (resident != nullptr) {
+    place_held(params.dims.num_ranks * params.dims.replica_slots, num_drafts, memory, plan);
+  }
   if (t / 32 == block_threads() / 32 - 1) {
     int32_t most = 0;
     for (int32_t r = t % 32; r < params.dims.num_ranks; r += 32) {
