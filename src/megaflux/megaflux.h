@@ -112,7 +112,8 @@ typedef struct megaflux_machine {
   uint32_t struct_bytes; /* sizeof(megaflux_machine) */
   uint32_t reserved;     /* 0 */
   int64_t gflops;
-  int64_t link_mb_per_s;
+  int64_t link_mb_per_s; /* into a rank */
+  int64_t send_mb_per_s; /* out of a rank that several pull from; 0 = link_mb_per_s */
   int64_t plan_ns;
   int64_t pre_gate_ns;
   int64_t copy_latency_ns;

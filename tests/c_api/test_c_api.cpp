@@ -269,6 +269,7 @@ TEST(CApi, EveryFieldOfTheConfigArrives) {
   megaflux_machine machine{};
   ASSERT_EQ(megaflux_machine_init(&machine, sizeof(machine), "h200", nullptr), MEGAFLUX_OK);
   machine.gflops = 1234;
+  machine.send_mb_per_s = 4321;
   machine.copy_latency_ns = 77;
   config.shape = &shape;
   config.machine = &machine;
@@ -296,6 +297,7 @@ TEST(CApi, EveryFieldOfTheConfigArrives) {
   layer.has_bias = true;
   MachineModel model = machine_model("h200");
   model.gflops = 1234;
+  model.send_mb_per_s = 4321;
   model.copy_latency_ns = 77;
   own.cost = make_cost_model(model, layer, 64, CostScope::kForwardBackward, 6400);
   const auto hash_of = [](const megaflux_planner_config& from) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "megaflux/base/check.h"
+#include "megaflux/plan/cost_rules.h"
 
 namespace megaflux {
 namespace {
@@ -115,6 +116,22 @@ TEST(CostModel, ServingCopiesBoundsTheOwner) {
   EXPECT_EQ(rank_ns(round_model(), hot_owner), 12'300u);
 }
 
+TEST(CostModel, AnOwnerSendsAtARateOfItsOwn) {
+  const RankCost hot_owner{
+      .finish_blocks = 9, .owned_blocks = 9, .load_blocks = 4, .copies_out = 3};
+  const RankCost host{.finish_blocks = 1, .load_blocks = 1, .copies_in = 1, .replicas_in = 1};
+  CostModel model = round_model();
+  model.send_bytes_per_us = 50;
+  EXPECT_EQ(rank_ns(model, hot_owner), 24'300u) << "8 us a copy";
+  EXPECT_EQ(rank_ns(model, host), 1'000u + 4'300u) << "4 us of gradients hide behind the rest";
+  model.send_bytes_per_us = 700;
+  EXPECT_EQ(rank_ns(model, hot_owner), 9'000u);
+  EXPECT_EQ(rank_ns(model, host), 1'000u + 4'300u);
+  const MachineModel machine{.link_mb_per_s = 500, .send_mb_per_s = 900};
+  EXPECT_EQ(make_cost_model(machine, small_shape(), 10, CostScope::kForward).send_bytes_per_us,
+            900u);
+}
+
 TEST(CostModel, GradientsComeInAtTheOwnerAndGoOutAtTheHost) {
   const RankCost owner{.finish_blocks = 4, .owned_blocks = 4, .load_blocks = 4, .replicas_out = 3};
   EXPECT_EQ(rank_ns(round_model(), owner), 4'000u + 2'000u);
@@ -181,6 +198,7 @@ RankCost any_rank() {
 CostModel any_model() {
   const MachineModel machine{.gflops = *rc::gen::inRange<int64_t>(10, 2'000'000),
                              .link_mb_per_s = *rc::gen::inRange<int64_t>(1, 1'000'000),
+                             .send_mb_per_s = *rc::gen::inRange<int64_t>(0, 1'000'000),
                              .plan_ns = *rc::gen::inRange<int64_t>(0, 100'000),
                              .copy_latency_ns = *rc::gen::inRange<int64_t>(0, 100'000),
                              .round_ns = *rc::gen::inRange<int64_t>(0, 100'000)};
@@ -222,6 +240,56 @@ RC_GTEST_PROP(CostModelProperty, NeverBelowComputeAndStrictlyGrowsWithBlocks, ()
   RC_ASSERT(rank_ns(model, alone) > compute);
 }
 
+RC_GTEST_PROP(CostModelProperty, SixtyFourBitsSayTheSameWhereTheyHoldAll, ()) {
+  CostModel model = any_model();
+  constexpr int64_t kBlocks = (1 << 20) + 1000;
+  if (*rc::gen::inRange(0, 4) == 0) model.block_ps <<= *rc::gen::inRange(0, 30);
+  if (*rc::gen::inRange(0, 4) == 0) model.weight_bytes <<= *rc::gen::inRange(0, 20);
+  if (*rc::gen::inRange(0, 4) == 0) model.round_ns <<= *rc::gen::inRange(0, 30);
+  const CostTimes times = cost_times(model);
+  RC_PRE(fits_in_64_bits(times, kBlocks, 1024));
+  const RankCost rank = any_rank();
+  RC_ASSERT(rank_time_ns<uint64_t>(times, rank) == rank_time_ns(times, rank));
+  const uint64_t best = *rc::gen::inRange<uint64_t>(0, 1 << 30);
+  RC_ASSERT(another_wave_may_pay<uint64_t>(times, best, rank.finish_blocks) ==
+            another_wave_may_pay(times, best, rank.finish_blocks));
+  const PreGateFacts facts = {.gain_blocks = *rc::gen::inRange<int64_t>(0, kBlocks),
+                              .cover_blocks = rank.owned_blocks,
+                              .copy_is_free = *rc::gen::arbitrary<bool>()};
+  RC_ASSERT(pre_gate_refuses<uint64_t>(times, facts) == pre_gate_refuses(times, facts));
+}
+
+TEST(CostModel, SixtyFourBitsHoldWhatALayerTakesButNotEverything) {
+  const auto fits = [](uint64_t CostTimes::*member, uint64_t value) {
+    CostTimes times = cost_times(round_model());
+    times.*member = value;
+    return fits_in_64_bits(times, 1 << 20, 1 << 10);
+  };
+  // Blocks, replicas, and what a layer takes once.
+  const std::vector<std::pair<uint64_t CostTimes::*, int>> limits = {
+      {&CostTimes::block_ps, 40},        {&CostTimes::round_ns, 40},
+      {&CostTimes::copy_in_ps, 49},      {&CostTimes::copy_out_ps, 49},
+      {&CostTimes::gradient_in_ps, 49},  {&CostTimes::gradient_out_ps, 49},
+      {&CostTimes::copy_latency_ns, 49}, {&CostTimes::plan_ns, 49},
+      {&CostTimes::pre_gate_ns, 49}};
+  for (const auto& [member, bits] : limits) {
+    EXPECT_TRUE(fits(member, uint64_t{1} << bits)) << bits;
+    EXPECT_FALSE(fits(member, uint64_t{1} << (bits + 2))) << bits;
+    EXPECT_FALSE(fits(member, kMaxNs));
+  }
+}
+
+TEST(CostModel, TimesAreRoundedUpAndSaturate) {
+  const CostTimes times = cost_times({.block_ps = 5,
+                                      .weight_bytes = 7,
+                                      .gradient_bytes = kMaxNs,
+                                      .link_bytes_per_us = 3,
+                                      .send_bytes_per_us = 6});
+  EXPECT_EQ(times.copy_in_ps, 2'333'334u);
+  EXPECT_EQ(times.copy_out_ps, 1'166'667u);
+  EXPECT_EQ(times.gradient_in_ps, kMaxNs);
+}
+
 TEST(CostModelInput, NamesFieldValueAndLimit) {
   EXPECT_EQ(machine_model("h200").gflops, 700'000);
   EXPECT_EQ(error_of([] { machine_model("tpu"); }),
@@ -230,6 +298,8 @@ TEST(CostModelInput, NamesFieldValueAndLimit) {
             "machine: gflops: 9 is outside [10, 1000000000]");
   EXPECT_EQ(error_of([] { check_machine({.link_mb_per_s = 0}); }),
             "machine: link_mb_per_s: 0 is outside [1, 1000000000]");
+  EXPECT_EQ(error_of([] { check_machine({.send_mb_per_s = -1}); }),
+            "machine: send_mb_per_s: -1 is outside [0, 1000000000]");
   EXPECT_EQ(error_of([] { check_machine({.plan_ns = -1}); }),
             "machine: plan_ns: -1 is outside [0, 1000000000]");
   EXPECT_EQ(error_of([] { check_machine({.pre_gate_ns = -1}); }),

@@ -11,7 +11,6 @@ namespace megaflux {
 namespace {
 
 constexpr int64_t kMinGflops = 10;
-constexpr int64_t kMaxRate = 1'000'000'000;
 constexpr int64_t kMaxFixedNs = 1'000'000'000;
 
 void check_field(const char* name, int64_t value, int64_t least, int64_t most) {
@@ -27,8 +26,9 @@ MachineModel machine_model(const std::string& name) {
 }
 
 void check_machine(const MachineModel& machine) {
-  check_field("gflops", machine.gflops, kMinGflops, kMaxRate);
-  check_field("link_mb_per_s", machine.link_mb_per_s, 1, kMaxRate);
+  check_field("gflops", machine.gflops, kMinGflops, kMaxMachineRate);
+  check_field("link_mb_per_s", machine.link_mb_per_s, 1, kMaxMachineRate);
+  check_field("send_mb_per_s", machine.send_mb_per_s, 0, kMaxMachineRate);
   check_field("plan_ns", machine.plan_ns, 0, kMaxFixedNs);
   check_field("pre_gate_ns", machine.pre_gate_ns, 0, kMaxFixedNs);
   check_field("copy_latency_ns", machine.copy_latency_ns, 0, kMaxFixedNs);
@@ -55,6 +55,7 @@ CostModel make_cost_model(const MachineModel& machine, const LayerShape& shape, 
           .weight_bytes = passes * shape.expert_bytes(),
           .gradient_bytes = backward ? static_cast<uint64_t>(shape.expert_gradient_bytes()) : 0,
           .link_bytes_per_us = static_cast<uint64_t>(machine.link_mb_per_s),
+          .send_bytes_per_us = static_cast<uint64_t>(machine.send_mb_per_s),
           .plan_ns = static_cast<uint64_t>(machine.plan_ns),
           .pre_gate_ns = static_cast<uint64_t>(machine.pre_gate_ns),
           .copy_latency_ns = passes * machine.copy_latency_ns,
@@ -63,12 +64,13 @@ CostModel make_cost_model(const MachineModel& machine, const LayerShape& shape, 
 }
 
 uint64_t rank_ns(const CostModel& model, const RankCost& rank) {
-  return rank_time_ns(model, rank);
+  return rank_time_ns(cost_times(model), rank);
 }
 
 uint64_t layer_ns(const CostModel& model, std::span<const RankCost> ranks) {
   uint64_t slowest = 0;
-  for (const RankCost& rank : ranks) slowest = std::max(slowest, rank_ns(model, rank));
+  const CostTimes times = cost_times(model);
+  for (const RankCost& rank : ranks) slowest = std::max(slowest, rank_time_ns(times, rank));
   return ceil_saturated(Wide(slowest) + model.plan_ns, 1);
 }
 

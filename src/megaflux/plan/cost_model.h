@@ -15,11 +15,14 @@
 
 namespace megaflux {
 
+inline constexpr int64_t kMaxMachineRate = 1'000'000'000;  // of any rate of a machine
+
 // What a machine offers, in round integers; tools read it from a JSON file, "h200" is built in.
 struct MachineModel {
   std::string name = "h200";
   int64_t gflops = 700'000;         // dense bf16 rate of the grouped GEMMs, GFLOP/s
-  int64_t link_mb_per_s = 335'000;  // one direction while both are busy, 10^6 bytes a second
+  int64_t link_mb_per_s = 335'000;  // into a rank while all are busy, 10^6 bytes a second
+  int64_t send_mb_per_s = 0;        // out of a rank that several pull from; 0 = link_mb_per_s
   int64_t plan_ns = 20'000;         // head and planner when a search runs
   int64_t pre_gate_ns = 2'000;      // head when the pre-gate decides
   int64_t copy_latency_ns = 3'000;  // from the entry to the first byte of a replica's weights
@@ -38,7 +41,8 @@ struct CostModel {
   uint64_t block_ps = 0;        // compute of one full block of one rank at full speed, picoseconds
   uint64_t weight_bytes = 0;    // bytes one fresh replica pulls, all passes together
   uint64_t gradient_bytes = 0;  // bytes one replica's reduction moves; 0 for forward alone
-  uint64_t link_bytes_per_us = 0;  // one direction
+  uint64_t link_bytes_per_us = 0;  // into a rank
+  uint64_t send_bytes_per_us = 0;  // out of a rank; 0 = link_bytes_per_us
   uint64_t plan_ns = 0;
   uint64_t pre_gate_ns = 0;
   uint64_t copy_latency_ns = 0;

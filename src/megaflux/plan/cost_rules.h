@@ -2,10 +2,8 @@
 //
 //   compute  = finish_blocks * block_ps
 //   cover    = owned_blocks * block_ps    weights arrive and partials are added while these run
-//   incoming = (copies_in * weight_bytes + replicas_out * gradient_bytes) / link
-//              + latency if copies_in
-//   outgoing = (copies_out * weight_bytes + replicas_in * gradient_bytes) / link
-//              + latency if copies_out
+//   incoming = copies_in * copy_in_ps + replicas_out * gradient_in_ps, + latency if copies_in
+//   outgoing = copies_out * copy_out_ps + replicas_in * gradient_out_ps, + latency if copies_out
 //   rounds   = ceil(load_blocks / pool_blocks)
 //   rank_ns  = max(compute + max(0, incoming - cover), outgoing) + max(0, rounds - 1) * round_ns
 //   layer_ns = max over ranks of rank_ns, + plan_ns
@@ -13,7 +11,8 @@
 // What comes in delays the rank's own blocks unless owned blocks hide it; what goes out runs beside
 // the rank's compute and only bounds it from below. Each term is rounded up to whole nanoseconds.
 // Products are taken in 128 bits and a sum beyond 64 bits is UINT64_MAX, so predictions grow with
-// every cost.
+// every cost. Where no product can pass 64 bits (fits_in_64_bits), Number = uint64_t gives the same
+// in far fewer instructions.
 #pragma once
 
 #include <cstdint>
@@ -50,45 +49,111 @@ MF_HOST_DEVICE inline uint64_t ceil_saturated(Wide numerator, uint64_t denominat
   return low + (high != 0 && low != kMost);
 }
 
-MF_HOST_DEVICE inline uint64_t blocks_ns(const CostModel& model, int64_t blocks) {
-  return ceil_saturated(Wide(static_cast<uint64_t>(blocks)) * model.block_ps, 1000);
+MF_HOST_DEVICE inline uint64_t ceil_saturated(uint64_t numerator, uint64_t denominator) {
+  return ceil_div(numerator, denominator);
 }
 
-// Time on one direction of a rank's link: `copies` fresh replicas and `gradients` partial
-// gradients.
-MF_HOST_DEVICE inline Wide link_ns(const CostModel& model, int32_t copies, int32_t gradients) {
-  if (copies == 0 && (gradients == 0 || model.gradient_bytes == 0)) return 0;
-  const Wide bytes = Wide(static_cast<uint64_t>(copies)) * model.weight_bytes +
-                     Wide(static_cast<uint64_t>(gradients)) * model.gradient_bytes;
-  const uint64_t latency_ns = copies > 0 ? model.copy_latency_ns : 0;
-  return Wide(ceil_saturated(bytes * 1000, model.link_bytes_per_us)) + latency_ns;
+// A CostModel as predictions take it: a rank's device multiplies and adds, and divides by 1000.
+struct CostTimes {
+  uint64_t block_ps = 0;
+  uint64_t copy_in_ps = 0;  // weights of one replica into its host
+  uint64_t copy_out_ps = 0;
+  uint64_t gradient_in_ps = 0;  // of one replica into the owner
+  uint64_t gradient_out_ps = 0;
+  uint64_t copy_latency_ns = 0;
+  uint64_t plan_ns = 0;
+  uint64_t pre_gate_ns = 0;
+  uint64_t round_ns = 0;
+  int64_t pool_blocks = 0;
+};
+
+// The rates must not be 0.
+inline CostTimes cost_times(const CostModel& cost) {
+  const uint64_t link = cost.link_bytes_per_us;
+  const uint64_t send = cost.send_bytes_per_us > 0 ? cost.send_bytes_per_us : link;
+  const auto ps = [](uint64_t bytes, uint64_t bytes_per_us) {
+    return ceil_saturated(Wide(bytes) * 1'000'000, bytes_per_us);
+  };
+  return {.block_ps = cost.block_ps,
+          .copy_in_ps = ps(cost.weight_bytes, link),
+          .copy_out_ps = ps(cost.weight_bytes, send),
+          .gradient_in_ps = ps(cost.gradient_bytes, link),
+          .gradient_out_ps = ps(cost.gradient_bytes, send),
+          .copy_latency_ns = cost.copy_latency_ns,
+          .plan_ns = cost.plan_ns,
+          .pre_gate_ns = cost.pre_gate_ns,
+          .round_ns = cost.round_ns,
+          .pool_blocks = cost.pool_blocks};
+}
+
+// Do all products and sums of predictions stay below 2^64, in a domain of at most `blocks` blocks
+// and `replicas` replicas?
+inline bool fits_in_64_bits(const CostTimes& cost, uint64_t blocks, uint64_t replicas) {
+  constexpr Wide kMost = Wide(1) << 60;
+  const Wide replica_ps =
+      Wide(cost.copy_in_ps) + cost.copy_out_ps + cost.gradient_in_ps + cost.gradient_out_ps;
+  const Wide once_ns = Wide(cost.copy_latency_ns) + cost.plan_ns + cost.pre_gate_ns;
+  return Wide(blocks) * cost.block_ps <= kMost && Wide(blocks) * cost.round_ns <= kMost &&
+         replica_ps * replicas <= kMost && once_ns <= kMost / 1000;
+}
+
+template <typename Number = Wide>
+MF_HOST_DEVICE inline uint64_t blocks_ns(const CostTimes& cost, int64_t blocks) {
+  return ceil_saturated(Number(static_cast<uint64_t>(blocks)) * cost.block_ps, uint64_t{1000});
+}
+
+// Time on one direction of a rank's link. `copies` and `gradients`: how many, and what each takes.
+struct Transfers {
+  int32_t copies = 0;
+  uint64_t copy_ps = 0;
+  int32_t gradients = 0;
+  uint64_t gradient_ps = 0;
+};
+template <typename Number = Wide>
+MF_HOST_DEVICE inline Number transfer_ns(const Transfers& all, uint64_t latency_ns) {
+  const Number ps = Number(static_cast<uint64_t>(all.copies)) * all.copy_ps +
+                    Number(static_cast<uint64_t>(all.gradients)) * all.gradient_ps;
+  return Number(ceil_saturated(ps, uint64_t{1000})) + (all.copies > 0 ? latency_ns : 0);
+}
+
+// What comes in and is not hidden by owned blocks.
+template <typename Number = Wide>
+MF_HOST_DEVICE inline Number exposed_ns(const CostTimes& cost, int32_t copies_in,
+                                        int32_t replicas_out, int64_t owned_blocks) {
+  const Number incoming = transfer_ns<Number>(
+      {copies_in, cost.copy_in_ps, replicas_out, cost.gradient_in_ps}, cost.copy_latency_ns);
+  const Number cover = blocks_ns<Number>(cost, owned_blocks);
+  return incoming > cover ? incoming - cover : 0;
 }
 
 // Predicted nanoseconds of one rank, without the planner's own time.
-MF_HOST_DEVICE inline uint64_t rank_time_ns(const CostModel& model, const RankCost& rank) {
-  const Wide incoming = link_ns(model, rank.copies_in, rank.replicas_out);
-  const Wide outgoing = link_ns(model, rank.copies_out, rank.replicas_in);
-  const Wide cover = blocks_ns(model, rank.owned_blocks);
-  const Wide exposed = incoming > cover ? incoming - cover : 0;
-  const Wide computing = blocks_ns(model, rank.finish_blocks) + exposed;
-  const Wide busy = computing > outgoing ? computing : outgoing;
+template <typename Number = Wide>
+MF_HOST_DEVICE inline uint64_t rank_time_ns(const CostTimes& cost, const RankCost& rank) {
+  const Number outgoing = transfer_ns<Number>(
+      {rank.copies_out, cost.copy_out_ps, rank.replicas_in, cost.gradient_out_ps},
+      cost.copy_latency_ns);
+  const Number computing =
+      blocks_ns<Number>(cost, rank.finish_blocks) +
+      exposed_ns<Number>(cost, rank.copies_in, rank.replicas_out, rank.owned_blocks);
+  const Number busy = computing > outgoing ? computing : outgoing;
   uint64_t refills = 0;
-  if (model.pool_blocks > 0 && rank.load_blocks > 0) {
-    refills = static_cast<uint64_t>(ceil_div(rank.load_blocks, model.pool_blocks) - 1);
+  if (cost.pool_blocks > 0 && rank.load_blocks > cost.pool_blocks) {
+    refills = static_cast<uint64_t>(ceil_div(rank.load_blocks, cost.pool_blocks) - 1);
   }
-  return ceil_saturated(busy + Wide(refills) * model.round_ns, 1);
+  return ceil_saturated(busy + Number(refills) * cost.round_ns, uint64_t{1});
 }
 
 // By how much a search makes a head longer. The head itself runs in either case.
-MF_HOST_DEVICE inline uint64_t search_ns(const CostModel& cost) {
+MF_HOST_DEVICE inline uint64_t search_ns(const CostTimes& cost) {
   return cost.plan_ns > cost.pre_gate_ns ? cost.plan_ns - cost.pre_gate_ns : 0;
 }
 
 // After a wave of searches that predicted `best_ns`: could another wave pay for its time? No plan
 // finishes before tau.
-MF_HOST_DEVICE inline bool another_wave_may_pay(const CostModel& cost, uint64_t best_ns,
+template <typename Number = Wide>
+MF_HOST_DEVICE inline bool another_wave_may_pay(const CostTimes& cost, uint64_t best_ns,
                                                 int64_t tau) {
-  return Wide(best_ns) > blocks_ns(cost, tau) + Wide(cost.plan_ns) + search_ns(cost);
+  return best_ns > blocks_ns<Number>(cost, tau) + Number(cost.plan_ns) + search_ns(cost);
 }
 
 // What a pre-gate knows of a step, in blocks of the cost model.
@@ -102,22 +167,12 @@ struct PreGateFacts {
 // copy that is hidden best, the one into the rank with most owned blocks? The copy counts as free
 // where a slot holds an expert already, and where ranks differ in speed or other work: their cover
 // is no longer a number of blocks, and a gate must not refuse what could pay.
-MF_HOST_DEVICE inline bool pre_gate_refuses(const CostModel& cost, const PreGateFacts& facts) {
-  RankCost host;
-  host.finish_blocks = host.owned_blocks = facts.cover_blocks;
-  uint64_t without_ns = 0, with_ns = 0;
-  MF_UNROLL(1)
-  for (int copies = 0; copies <= 1; ++copies) {
-    without_ns = with_ns;
-    host.copies_in = facts.copy_is_free ? 0 : copies;
-    with_ns = rank_time_ns(cost, host);
-  }
-  const uint64_t copy_ns = with_ns - without_ns;
-  // Divided instead of multiplied: block_ps times blocks may pass 64 bits.
-  const uint64_t price_ns = search_ns(cost) + copy_ns;
-  return cost.block_ps == 0 ||
-         static_cast<uint64_t>(facts.gain_blocks) <=
-             price_ns / cost.block_ps * 1000 + price_ns % cost.block_ps * 1000 / cost.block_ps;
+template <typename Number = Wide>
+MF_HOST_DEVICE inline bool pre_gate_refuses(const CostTimes& cost, const PreGateFacts& facts) {
+  const Number copy_ns =
+      facts.copy_is_free ? 0 : exposed_ns<Number>(cost, 1, 0, facts.cover_blocks);
+  return Number(static_cast<uint64_t>(facts.gain_blocks)) * cost.block_ps <=
+         (Number(search_ns(cost)) + copy_ns) * 1000;
 }
 
 }  // namespace megaflux

@@ -79,11 +79,16 @@ PlannerLanes choose_lanes(const PlanConfig& config, const HostTables& tables, in
   if (config.objective == Objective::kBackward) {
     most += int64_t{config.lambda_blocks} * dims.num_ranks * dims.replica_slots;
   }
-  if (!is_uniform || is_quota || most > kMostNarrowBlocks || tables.most_ranks > 64) {
+  const bool is_cost = config.objective == Objective::kCost;
+  const bool has_long_times =
+      is_cost && !fits_in_64_bits(cost_times(*config.cost), kMostNarrowBlocks,
+                                  static_cast<uint64_t>(dims.num_ranks) * dims.replica_slots);
+  if (!is_uniform || is_quota || most > kMostNarrowBlocks || tables.most_ranks > 64 ||
+      has_long_times) {
     return PlannerLanes::kWide128;
   }
   const bool is_small = tables.most_ranks <= 32;
-  if (config.objective == Objective::kCost) {
+  if (is_cost) {
     return is_small ? PlannerLanes::kCost32 : PlannerLanes::kCost64;
   }
   return is_small ? PlannerLanes::kNarrow32 : PlannerLanes::kNarrow64;
@@ -162,7 +167,7 @@ DevicePlannerParams make_params(const PlanConfig& config, const HostTables& tabl
   params.slack_ppm = config.slack_ppm;
   params.min_forward_rows = config.min_forward_rows;
   params.max_blocks = params.lanes == PlannerLanes::kWide128 ? INT32_MAX : kMostNarrowBlocks;
-  if (config.cost) params.cost = *config.cost;
+  if (config.cost) params.cost = cost_times(*config.cost);
   params.num_domains = static_cast<int32_t>(tables.domains.size());
   params.num_places = static_cast<int32_t>(tables.ranks.size());
   params.most_owned = tables.most_owned;

@@ -7,7 +7,7 @@
 
 #include "megaflux/moe/limits.h"
 #include "megaflux/moe/plan.h"
-#include "megaflux/plan/cost_model.h"
+#include "megaflux/plan/cost_rules.h"
 #include "megaflux/plan/planner.h"
 
 namespace megaflux {
@@ -52,7 +52,7 @@ struct DevicePlannerParams {
   int64_t min_forward_rows = 0;
   int64_t max_blocks = 0;  // more in a step are refused
   uint64_t dims_hash = 0;  // what those words add to the hash of a plan
-  CostModel cost;          // read if the objective is kCost
+  CostTimes cost;          // read if the objective is kCost
 
   int32_t num_domains = 1;
   int32_t num_places = 0;    // active ranks
@@ -60,12 +60,13 @@ struct DevicePlannerParams {
   int32_t rank_words = 1;    // 64-bit words of a set of a domain's ranks
   int32_t num_searches = 1;  // that fit in shared memory side by side
   uint32_t shared_bytes = 0;
-  // Into shared memory (place_memory); holders_offset into that of a search.
+  // Into shared memory (place_memory); the last two into that of a search.
   uint32_t resident_offset = 0;
   uint32_t least_offset = 0;
   uint32_t search_offset = 0;
   uint32_t search_bytes = 0;
   uint32_t holders_offset = 0;
+  uint32_t asks_offset = 0;
 
   // In device memory.
   const DeviceDomain* domains = nullptr;  // [num_domains]

@@ -30,9 +30,9 @@ bool DomainPlanner::pre_gate_refuses(std::span<const int32_t> resident) const {
   const bool is_held =
       std::any_of(resident.begin(), resident.end(), [](int32_t e) { return e >= 0; });
   return megaflux::pre_gate_refuses(
-      *config_.cost, {.gain_blocks = ceil_div(std::max<int64_t>(0, finish - tau), unit),
-                      .cover_blocks = cover / unit,
-                      .copy_is_free = is_held || !is_uniform});
+      cost_times(*config_.cost), {.gain_blocks = ceil_div(std::max<int64_t>(0, finish - tau), unit),
+                                  .cover_blocks = cover / unit,
+                                  .copy_is_free = is_held || !is_uniform});
 }
 
 DomainPlanner::Decision DomainPlanner::decide(const LoadTable& loads,

@@ -160,8 +160,8 @@ uint64_t config_hash(const PlanConfig& config) {
     const CostModel& cost = *config.cost;
     for (const uint64_t value :
          {cost.block_ps, cost.weight_bytes, cost.gradient_bytes, cost.link_bytes_per_us,
-          cost.plan_ns, cost.pre_gate_ns, cost.copy_latency_ns, cost.round_ns,
-          static_cast<uint64_t>(cost.pool_blocks)}) {
+          cost.send_bytes_per_us, cost.plan_ns, cost.pre_gate_ns, cost.copy_latency_ns,
+          cost.round_ns, static_cast<uint64_t>(cost.pool_blocks)}) {
       hasher.add64(value);
     }
   }

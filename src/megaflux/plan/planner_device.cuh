@@ -22,7 +22,7 @@ using WideLanes128 = WarpLanes<4, int64_t, false, true, false>;
 // Threads of the block that plans, whoever launches it: a warp for each of the 18 searches of a
 // second wave. Lanes that need more registers a thread search in two rounds.
 template <class Lanes>
-inline constexpr int32_t kPlannerThreads = Lanes::kHasCosts&& Lanes::kMaxRanks > 32 ? 384 : 576;
+inline constexpr int32_t kPlannerThreads = sizeof(typename Lanes::Key) == 8 ? 384 : 576;
 
 // What all domains together say about the gates.
 struct StepFacts {
@@ -47,8 +47,7 @@ __device__ void measure_domains(const DevicePlannerParams& params, PlannerMemory
     uint64_t objective = static_cast<uint64_t>(finish);
     if constexpr (Lanes::kHasCosts) {
       if (params.objective == Objective::kCost) {
-        const SearchView<Lanes> fixed(Lanes{}, problem, SearchMemory{});
-        objective = predict_ns(params, fixed);
+        objective = predict_ns<Lanes>(params, problem, nullptr);
       }
     }
     if (Lanes::is_writer()) {
@@ -88,11 +87,11 @@ __device__ bool gate_refuses(const DevicePlannerParams& params, const int32_t* r
     is_held = is_held || __ldcg(resident + i) >= 0;
   }
   is_held = __any_sync(kWholeWarp, is_held);
-  const int64_t unit = params.units;
-  return pre_gate_refuses(params.cost,
-                          {.gain_blocks = ceil_div(max(int64_t{0}, step.finish - step.tau), unit),
-                           .cover_blocks = cover / unit,
-                           .copy_is_free = is_held || !step.is_uniform});
+  const int64_t unit = Lanes::kIsUniform ? 1 : params.units;
+  return pre_gate_refuses<typename Lanes::CostNumber>(
+      params.cost, {.gain_blocks = ceil_div(max(int64_t{0}, step.finish - step.tau), unit),
+                    .cover_blocks = cover / unit,
+                    .copy_is_free = is_held || !step.is_uniform});
 }
 
 // Decides one domain; its replicas are appended to the drafts. Whole block.

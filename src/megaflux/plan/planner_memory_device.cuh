@@ -51,6 +51,16 @@ struct PlannerFacts {
   uint64_t domain_objective = 0;
 };
 
+// What the replicas of a search ask of one rank. Counts are of what it hosts, and of its own
+// experts on others << 16: at most P s.
+struct alignas(16) RankAsks {
+  uint32_t copies = 0;
+  uint32_t replicas = 0;
+  int32_t moved_in = 0;  // blocks
+  int32_t moved_out = 0;
+};
+static_assert(kMaxDeviceRanks * kMaxDeviceSlots < 1 << 16);
+
 // Shared memory of the block: this, at fixed places so that addresses are constants, and behind it
 // what depends on E, P and s.
 struct alignas(16) PlannerMemory {
@@ -114,6 +124,12 @@ struct alignas(16) PlannerMemory {
     memory.more_holders = at<uint64_t>(begin + params.holders_offset);
     return memory;
   }
+  // Of this warp's search, [ranks of the domain]; there only with the cost objective.
+  template <class Lanes>
+  __device__ RankAsks* asks(const DevicePlannerParams& params) {
+    return at<RankAsks>(params.search_offset + threadIdx.x / 32 * params.search_bytes +
+                        params.asks_offset);
+  }
 
  private:
   template <typename T>
@@ -142,6 +158,9 @@ inline void place_memory(DevicePlannerParams& params) {
   take(sizeof(SearchReplica) * replicas);
   params.holders_offset = take(sizeof(uint64_t) * experts * (params.rank_words - 1));
   params.holders_offset -= params.search_offset;
+  const bool has_asks = params.objective == Objective::kCost;
+  params.asks_offset = take(has_asks ? sizeof(RankAsks) * most_ranks(params.lanes) : 0);
+  params.asks_offset -= params.search_offset;
   params.search_bytes = static_cast<uint32_t>(end) - params.search_offset;
 }
 

@@ -21,54 +21,71 @@ __device__ inline MemberRange members_of(const DevicePlannerParams& params) {
                     params.objective == Objective::kBackward);
 }
 
-// What the search asks of local rank `r` (fill_rank_costs, one rank).
+// Counts what the search's replicas ask of every rank. Whole warp.
 template <class Lanes>
-__device__ RankCost rank_cost(const SearchView<Lanes>& state, int32_t units, int32_t r) {
+__device__ void count_asks(const SearchView<Lanes>& state, RankAsks* asks) {
   const ProblemView& p = state.problem();
-  RankCost cost;
-  cost.owned_blocks = cost.load_blocks = p.fixed_load[r];
+  for (int32_t r = Lanes::first(); r < p.num_ranks; r += Lanes::kCount) asks[r] = {};
+  __syncwarp();
   MF_UNROLL(1)
-  for (int32_t i = 0; i < state.num_replicas(); ++i) {
+  for (int32_t i = Lanes::first(); i < state.num_replicas(); i += Lanes::kCount) {
     const SearchReplica replica = state.replica(i);
     if (replica.blocks == 0) continue;
-    const int32_t is_fresh = p.is_resident(replica.expert, replica.rank) ? 0 : 1;
-    if (p.owner[replica.expert] == r) {
-      cost.owned_blocks -= replica.blocks;
-      cost.load_blocks -= replica.blocks;
-      cost.copies_out += is_fresh;
-      cost.replicas_out += 1;
+    RankAsks& owner = asks[p.owner[replica.expert]];
+    RankAsks& host = asks[replica.rank];
+    if (!p.is_resident(replica.expert, replica.rank)) {
+      atomicAdd(&owner.copies, 1u << 16);
+      atomicAdd(&host.copies, 1u);
     }
-    if (replica.rank == r) {
-      cost.load_blocks += replica.blocks;
-      cost.copies_in += is_fresh;
-      cost.replicas_in += 1;
-    }
+    atomicAdd(&owner.replicas, 1u << 16);
+    atomicAdd(&host.replicas, 1u);
+    atomicAdd(&owner.moved_out, replica.blocks);
+    atomicAdd(&host.moved_in, replica.blocks);
   }
-  const int64_t unit = units;
-  cost.finish_blocks = ceil_div(p.finish(r, static_cast<int32_t>(cost.load_blocks)), unit);
-  cost.load_blocks = ceil_div(cost.load_blocks, unit);
-  cost.owned_blocks = ceil_div(cost.owned_blocks, unit);
-  return cost;
+  __syncwarp();
 }
 
-// Predicted time of the domain, planning included.
+// What is asked of local rank `r` (fill_rank_costs, one rank).
 template <class Lanes>
-__device__ uint64_t predict_ns(const DevicePlannerParams& params, const SearchView<Lanes>& state) {
+__device__ RankCost rank_cost(const DevicePlannerParams& params, const ProblemView& p, int32_t r,
+                              const RankAsks& asks) {
+  const int32_t owned = p.fixed_load[r] - asks.moved_out;
+  const int32_t load = owned + asks.moved_in;
+  const int64_t unit = Lanes::kIsUniform ? 1 : params.units;
+  return {.finish_blocks = ceil_div(Lanes::kIsUniform ? load : p.finish(r, load), unit),
+          .owned_blocks = ceil_div(int64_t{owned}, unit),
+          .load_blocks = ceil_div(int64_t{load}, unit),
+          .copies_in = static_cast<int32_t>(asks.copies & 0xffff),
+          .copies_out = static_cast<int32_t>(asks.copies >> 16),
+          .replicas_out = static_cast<int32_t>(asks.replicas >> 16),
+          .replicas_in = static_cast<int32_t>(asks.replicas & 0xffff)};
+}
+
+// Predicted time of the domain, planning included; `asks` null: of fixed placement. Whole warp.
+template <class Lanes>
+__device__ uint64_t predict_ns(const DevicePlannerParams& params, const ProblemView& problem,
+                               const RankAsks* asks) {
+  using Number = typename Lanes::CostNumber;
   uint64_t slowest = 0;
-  for (int32_t r = Lanes::first(); r < state.problem().num_ranks; r += Lanes::kCount) {
-    const uint64_t ns = rank_time_ns(params.cost, rank_cost(state, params.units, r));
+  MF_UNROLL(1)
+  for (int32_t r = Lanes::first(); r < problem.num_ranks; r += Lanes::kCount) {
+    const RankCost cost =
+        rank_cost<Lanes>(params, problem, r, asks == nullptr ? RankAsks{} : asks[r]);
+    const uint64_t ns = rank_time_ns<Number>(params.cost, cost);
     slowest = ns > slowest ? ns : slowest;
   }
   // As signed numbers the order of the upper half would be wrong; it is far beyond any time.
   const auto high = __reduce_max_sync(kWholeWarp, static_cast<uint32_t>(slowest >> 32));
   const bool is_slowest = static_cast<uint32_t>(slowest >> 32) == high;
   const auto low = __reduce_max_sync(kWholeWarp, is_slowest ? static_cast<uint32_t>(slowest) : 0u);
-  return ceil_saturated(Wide(static_cast<uint64_t>(high) << 32 | low) + params.cost.plan_ns, 1);
+  return ceil_saturated(Number(static_cast<uint64_t>(high) << 32 | low) + params.cost.plan_ns,
+                        uint64_t{1});
 }
 
 template <class Lanes>
 __device__ CandidateScore score_search(const DevicePlannerParams& params,
-                                       const SearchView<Lanes>& state, int32_t member) {
+                                       const SearchView<Lanes>& state, int32_t member,
+                                       PlannerMemory& memory) {
   const ProblemView& p = state.problem();
   int32_t copies = 0, moved = 0;
   MF_UNROLL(1)
@@ -85,7 +102,11 @@ __device__ CandidateScore score_search(const DevicePlannerParams& params,
   bool is_cost = false;
   if constexpr (Lanes::kHasCosts) is_cost = params.objective == Objective::kCost;
   if (is_cost) {
-    if constexpr (Lanes::kHasCosts) score.objective = score.reached = predict_ns(params, state);
+    if constexpr (Lanes::kHasCosts) {
+      RankAsks* const asks = memory.asks<Lanes>(params);
+      count_asks(state, asks);
+      score.objective = score.reached = predict_ns<Lanes>(params, p, asks);
+    }
   } else {
     score.objective = static_cast<uint64_t>(max_finish(state));
     // Quota's slack is in its first threshold already.
@@ -180,27 +201,6 @@ __device__ void keep_drafts(const DevicePlannerParams& params, const DeviceDomai
   __syncwarp();
 }
 
-// Keeps the best search: its replicas or, if that is better still, those with fewer moved blocks at
-// the same loads. Whole warp.
-template <class Lanes>
-__device__ void keep_best(const DevicePlannerParams& params, const DeviceDomain& domain,
-                          const CandidateScore& score, SearchView<Lanes>& state,
-                          PlannerMemory& memory) {
-  if constexpr (Lanes::kHasCosts) {
-    keep_drafts(params, domain, score, state, memory);
-    if (params.planner == PlannerKind::kQuota || shorten(state) == 0) return;
-    const CandidateScore shorter = score_search(params, state, score.member);
-    if (shorter < score) keep_drafts(params, domain, shorter, state, memory);
-  } else {
-    // Fewer moved blocks, no more copies, no later finish: better in any case.
-    CandidateScore shorter = score;
-    if (shorten(state) > 0 && state.problem().lambda_blocks > 0) {
-      shorter.objective = static_cast<uint64_t>(max_finish(state));
-    }
-    keep_drafts(params, domain, shorter, state, memory);
-  }
-}
-
 // What the members of a round know.
 struct RoundFacts {
   int32_t first_member = 0;
@@ -221,16 +221,27 @@ __device__ bool run_search(const DevicePlannerParams& params, int32_t member,
   }
   const int64_t tau = state.problem().tau;
   const bool is_forward = params.objective == Objective::kForward;
-  const bool is_second = member >= kFirstSecond && is_forward;
-  const MemberSearch search =
-      is_second ? second_search(member, tau, round.best) : member_search(member, tau, is_forward);
+  const MemberSearch search = second_search(member, tau, round.best, is_forward);
   if (search.target < 0) return false;
   run_member(search, state);
   return true;
 }
 
-// One member a warp; the best of them is kept if it beats the best so far. What later rounds have
-// to beat is the score before replicas were rerouted. Whole block.
+// Keeps the best search with fewer moved blocks at the same loads: no more copies, no later finish,
+// better in any case. Whole warp.
+template <class Lanes>
+__device__ void keep_shortened(const DevicePlannerParams& params, const DeviceDomain& domain,
+                               CandidateScore score, SearchView<Lanes>& state,
+                               PlannerMemory& memory) {
+  if (shorten(state) > 0 && state.problem().lambda_blocks > 0) {
+    score.objective = static_cast<uint64_t>(max_finish(state));
+  }
+  keep_drafts(params, domain, score, state, memory);
+}
+
+// One member a warp; the best of them is kept if it beats the best so far, and with costs once more
+// if its score is better after replicas were rerouted. What later rounds have to beat is the score
+// before. Whole block.
 template <class Lanes>
 __device__ void run_round(const DevicePlannerParams& params, const DeviceDomain& domain,
                           const RoundFacts& round, SearchView<Lanes>& state,
@@ -239,18 +250,33 @@ __device__ void run_round(const DevicePlannerParams& params, const DeviceDomain&
   const int32_t member = round.first_member + warp;
   const bool may_run = warp < params.num_searches && member < round.end_member;
   const bool has_run = may_run && run_search(params, member, round, state);
-  CandidateScore score;
-  score.reached = ~uint64_t{0};
-  if (has_run) score = score_search(params, state, member);
-  if (Lanes::is_writer() && warp < params.num_searches) {
-    post_score<Lanes>(score, warp, memory.scores);
-  }
-  __syncthreads();
-  const bool is_best = has_run && best_column<Lanes>(params.num_searches, memory.scores) == warp;
-  __syncthreads();
-  if (is_best) {
-    if (Lanes::is_writer()) post_score<Lanes>(score, kBestScore, memory.scores);
-    keep_best(params, domain, score, state, memory);
+  CandidateScore kept;
+  // A loop, so that the code for both scores is fetched once.
+  MF_UNROLL(1)
+  for (bool is_rerouted = false;; is_rerouted = true) {
+    CandidateScore score;
+    score.reached = ~uint64_t{0};
+    if (has_run) score = score_search(params, state, member, memory);
+    if (!is_rerouted) {
+      if (Lanes::is_writer() && warp < params.num_searches) {
+        post_score<Lanes>(score, warp, memory.scores);
+      }
+      __syncthreads();
+      const bool is_best =
+          has_run && best_column<Lanes>(params.num_searches, memory.scores) == warp;
+      __syncthreads();
+      if (!is_best) break;
+      if (Lanes::is_writer()) post_score<Lanes>(score, kBestScore, memory.scores);
+    } else if (!(score < kept)) {
+      break;
+    }
+    if constexpr (!Lanes::kHasCosts) {
+      keep_shortened(params, domain, score, state, memory);
+      break;
+    }
+    keep_drafts(params, domain, score, state, memory);
+    kept = score;
+    if (is_rerouted || params.planner == PlannerKind::kQuota || shorten(state) == 0) break;
   }
   __syncthreads();
 }
@@ -261,7 +287,8 @@ __device__ bool needs_second_wave(const DevicePlannerParams& params, const Probl
                                   const uint32_t* scores) {
   if constexpr (Lanes::kHasCosts) {
     if (params.objective == Objective::kCost) {
-      return another_wave_may_pay(params.cost, best_objective<Lanes>(scores), problem.tau);
+      return another_wave_may_pay<typename Lanes::CostNumber>(
+          params.cost, best_objective<Lanes>(scores), problem.tau);
     }
   }
   return best_reached<Lanes>(scores) > static_cast<uint64_t>(problem.accepted);

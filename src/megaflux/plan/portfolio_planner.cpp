@@ -38,7 +38,7 @@ bool PortfolioPlanner::needs_second_wave() const {
   if (members_.begin != 0 || members_.end != kFirstPaper) return false;
   const ProblemView& problem = state_.problem();
   if (config().objective == Objective::kCost) {
-    return another_wave_may_pay(*config().cost, best_.objective, problem.tau);
+    return another_wave_may_pay(cost_times(*config().cost), best_.objective, problem.tau);
   }
   return best_.reached > static_cast<uint64_t>(problem.accepted);
 }
@@ -48,8 +48,7 @@ void PortfolioPlanner::run_second_wave() {
   const bool is_forward = config().objective == Objective::kForward;
   const auto best = static_cast<int64_t>(best_.objective);
   for (int32_t member = kSecondWave.begin; member < kSecondWave.end; ++member) {
-    const MemberSearch search =
-        is_forward ? second_search(member, tau, best) : member_search(member, tau, is_forward);
+    const MemberSearch search = second_search(member, tau, best, is_forward);
     if (search.target < 0) continue;
     run_member(search, state_);
     consider(member);

@@ -87,11 +87,12 @@ MF_HOST_DEVICE constexpr MemberSearch member_search(int32_t member, int64_t tau,
   return search;
 }
 
-// A member of the second wave: slots are short, so what matters is how many blocks each of them
-// carries, and a target that can be met exactly. Target -1: another member has it already. `best`
-// is the objective of the first wave.
-MF_HOST_DEVICE constexpr MemberSearch second_search(int32_t member, int64_t tau, int64_t best) {
-  if (member < kFirstSecond) return member_search(member, tau, true);
+// A member of the second wave. Forward, slots are short there, so what matters is how many blocks
+// each of them carries, and a target that can be met exactly. Target -1: another member has it
+// already. `best` is the objective of the first wave.
+MF_HOST_DEVICE constexpr MemberSearch second_search(int32_t member, int64_t tau, int64_t best,
+                                                    bool is_forward) {
+  if (member < kFirstSecond || !is_forward) return member_search(member, tau, is_forward);
   MemberSearch search;
   search.donors = DonorRule::kLargestExpert;
   search.target = target_between(tau, best, member);
