@@ -204,6 +204,8 @@ class BadPlanInput(ProgramTest):
         self.plan("--machine", path, words=["--machine", "'petaflops'", "gflops"])
         path = self.write("machine.json", '{"plan_ns": 18446744073709551615}')
         self.plan("--machine", path, words=["--machine", "plan_ns: 18446744073709551615 is above"])
+        path = self.write("machine.json", '{"send_mb_per_s": -1}')
+        self.plan("--machine", path, words=["--machine: ", "machine.json: send_mb_per_s: -1 is outside [0, 1000000000]"])
         path = self.write("machine.json", "{")
         self.plan("--machine", path, words=["--machine", "machine.json", "no JSON"])
 

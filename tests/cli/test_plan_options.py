@@ -80,6 +80,12 @@ class PlanOptions(ProgramTest):
         self.assertGreater(with_h200["replicas"], 0)
         self.assertEqual(with_file["replicas"], 0)
 
+    def test_owners_may_send_at_a_rate_of_their_own(self):
+        hot_owner = "9000" + ",3000" * 4 + ",100" * 11
+        slow = self.write("machine.json", json.dumps({"link_mb_per_s": 335000, "send_mb_per_s": 2000}))
+        plans = [self.plan("--objective", "cost", *SHAPE, *machine, loads=hot_owner) for machine in ((), ("--machine", slow))]
+        self.assertGreater(plans[0]["replicas"], plans[1]["replicas"])
+
     def test_a_file_called_like_a_machine_is_not_that_machine(self):
         (self.folder / "h200").write_text("no machine")
         loads = self.write("loads.csv", "900,700,120,100")

@@ -11,8 +11,8 @@ namespace megaflux::fuzz {
 namespace {
 
 auto fields_of(const MachineModel& machine) {
-  return std::tie(machine.name, machine.gflops, machine.link_mb_per_s, machine.plan_ns,
-                  machine.pre_gate_ns, machine.copy_latency_ns, machine.round_ns);
+  return std::tie(machine.name, machine.gflops, machine.link_mb_per_s, machine.send_mb_per_s,
+                  machine.plan_ns, machine.pre_gate_ns, machine.copy_latency_ns, machine.round_ns);
 }
 
 void read_machine_json(std::string_view text) {

@@ -38,6 +38,7 @@ Json setting_json(const ReportSetting& setting) {
     json["machine"] = {{"name", machine.name},
                        {"gflops", machine.gflops},
                        {"link_mb_per_s", machine.link_mb_per_s},
+                       {"send_mb_per_s", machine.send_mb_per_s},
                        {"plan_ns", machine.plan_ns},
                        {"pre_gate_ns", machine.pre_gate_ns},
                        {"copy_latency_ns", machine.copy_latency_ns},

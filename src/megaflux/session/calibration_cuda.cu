@@ -67,12 +67,13 @@ DeviceSessionConfig searching_config(DeviceSessionConfig config) {
   plan.dims.replica_slots = std::max(dims.replica_slots, kSlots);
   plan.owner_of = config.plan.owner_of.empty() ? contiguous_owners(dims.num_experts, dims.num_ranks)
                                                : std::move(config.plan.owner_of);
-  const MachineModel free_copies = {.link_mb_per_s = 1'000'000'000,
+  const MachineModel free_copies = {.link_mb_per_s = kMaxMachineRate,
                                     .plan_ns = 0,
                                     .pre_gate_ns = 0,
                                     .copy_latency_ns = 0,
                                     .round_ns = 0};
   plan.cost = make_cost_model(free_copies, config.shape, dims.block_rows, CostScope::kForward);
+  check_all_own(plan);
   config.plan = std::move(plan);
   config.num_layers = 1;
   config.keeps_replicas = false;
@@ -84,7 +85,6 @@ class Calibrator {
   Calibrator(const DeviceSessionConfig& config, const DeviceSession::GroupMaker& make_group,
              std::span<const MegaWeights> weights)
       : config_(searching_config(config)), session_(config_, make_group), timer_(session_.group()) {
-    check_all_own(config_.plan);
     session_.set_weights(0, weights);
     for (size_t i = 0; i < session_.group().num_devices(); ++i) add_device(i);
     balanced_ = make_step(RouteFamily::kBalanced);
@@ -96,7 +96,7 @@ class Calibrator {
   MachineModel measure() {
     const BlockTime block = measure_block();
     MachineModel machine = {.name = ""};
-    measure_link(machine);
+    measure_links(machine);
     measure_heads(machine);
     machine.gflops = rate_of(block);
     check_machine(machine);
@@ -127,7 +127,7 @@ class Calibrator {
                                          .tokens_per_rank = config_.max_tokens});
     Step step;
     step.loads = LoadTable::from_routing(routes.routing, dims.num_experts);
-    step.fixed = plan_with(step.loads, 0);
+    step.fixed = plan_of(step.loads, {});
     for (size_t i = 0; i < ranks_.size(); ++i) {
       const Routing& routing = routes.routing[ranks_[i]];
       RoutingView view = routing.view();
@@ -145,19 +145,55 @@ class Calibrator {
     return memory_.back().data();
   }
 
-  // Every rank hosts the first `copies` experts of the next rank, a block of each.
-  Plan plan_with(const LoadTable& loads, int32_t copies) const {
-    const PlanDims& dims = config_.plan.dims;
-    std::vector<int32_t> blocks(dims.num_experts), hosted(dims.num_ranks);
-    std::vector<DraftReplica> replicas;
-    for (int32_t e = 0; e < dims.num_experts; ++e) {
-      blocks[e] = loads.blocks(e, dims.block_rows);
+  // Of each rank, or of rank 0 alone, the first `copies` experts that have rows.
+  std::vector<int32_t> first_experts(int32_t copies, bool of_rank_0) const {
+    std::vector<int32_t> experts, taken(config_.plan.dims.num_ranks);
+    for (int32_t e = 0; e < config_.plan.dims.num_experts; ++e) {
       const int32_t owner = config_.plan.owner_of[e];
-      const int32_t host = (owner + dims.num_ranks - 1) % dims.num_ranks;
-      if (blocks[e] == 0 || hosted[host] == copies) continue;
-      ++hosted[host];
+      const bool has_rows = balanced_.loads.totals()[e] > 0;
+      if ((of_rank_0 && owner != 0) || taken[owner] == copies || !has_rows) continue;
+      ++taken[owner];
+      experts.push_back(e);
+    }
+    return experts;
+  }
+
+  // Every rank hosts experts of the next one, a block of each.
+  std::vector<DraftReplica> ring(int32_t copies) const {
+    const int32_t num_ranks = config_.plan.dims.num_ranks;
+    std::vector<DraftReplica> replicas;
+    for (const int32_t e : first_experts(copies, false)) {
+      const int32_t host = (config_.plan.owner_of[e] + num_ranks - 1) % num_ranks;
       replicas.push_back({.expert = e, .rank = host, .num_blocks = 1});
     }
+    return replicas;
+  }
+
+  // How many ranks may host an expert of rank 0, each of which needs a block of it.
+  int32_t num_receivers() const {
+    int32_t least = config_.plan.dims.num_ranks - 1;
+    for (const int32_t e : first_experts(config_.plan.dims.replica_slots, true)) {
+      least = std::min(least, balanced_.loads.blocks(e, config_.plan.dims.block_rows));
+    }
+    return std::max(least, 1);
+  }
+
+  // So many ranks behind rank 0 host experts of it.
+  std::vector<DraftReplica> fan(int32_t copies) const {
+    const int32_t num_receivers = this->num_receivers();
+    std::vector<DraftReplica> replicas;
+    for (const int32_t e : first_experts(copies, true)) {
+      for (int32_t host = 1; host <= num_receivers; ++host) {
+        replicas.push_back({.expert = e, .rank = host, .num_blocks = 1});
+      }
+    }
+    return replicas;
+  }
+
+  Plan plan_of(const LoadTable& loads, std::span<const DraftReplica> replicas) const {
+    const PlanDims& dims = config_.plan.dims;
+    std::vector<int32_t> blocks(dims.num_experts);
+    for (int32_t e = 0; e < dims.num_experts; ++e) blocks[e] = loads.blocks(e, dims.block_rows);
     Plan plan;
     plan.assign(
         {.dims = dims, .owner_of = config_.plan.owner_of, .blocks = blocks, .replicas = replicas});
@@ -212,26 +248,46 @@ class Calibrator {
     return std::llround(flops / block.more_ns);
   }
 
-  double transfer_ns(int32_t copies) {
+  double transfer_ns(std::span<const DraftReplica> replicas) {
     session_.route(balanced_.tensors);
-    session_.put_plan(plan_with(balanced_.loads, copies), balanced_.loads);
+    session_.put_plan(plan_of(balanced_.loads, replicas), balanced_.loads);
     return time_ns(2, kShortLaunches, [&] { session_.distribute(); });
   }
 
-  void measure_link(MachineModel& machine) {
-    const int32_t most = std::min(
-        config_.plan.dims.replica_slots,
-        std::ranges::min(owned_experts(config_.plan.owner_of, config_.plan.dims.num_ranks)));
-    std::vector<double> per_copy, fixed;
+  // What one more copy takes, and what the first takes beyond that.
+  struct CopyTime {
+    double more_ns = 0;
+    double first_ns = 0;
+  };
+
+  // `replicas_of` gives the replicas of 0, 1 and `most` copies.
+  template <class Replicas>
+  CopyTime measure_copy(int32_t most, const Replicas& replicas_of) {
+    std::vector<double> more, first;
     for (int32_t i = 0; i < kShortSamples; ++i) {
-      const double none = transfer_ns(0), one = transfer_ns(1), all = transfer_ns(most);
-      per_copy.push_back(most > 1 ? (all - one) / (most - 1) : one - none);
-      fixed.push_back(one - none - per_copy.back());
+      const double none = transfer_ns({}), one = transfer_ns(replicas_of(1));
+      const double all = transfer_ns(replicas_of(most));
+      more.push_back(most > 1 ? (all - one) / (most - 1) : one - none);
+      first.push_back(one - none - more.back());
     }
-    const double copy_ns = std::max(median(per_copy), 1.0);
-    machine.link_mb_per_s =
-        std::llround(static_cast<double>(config_.shape.expert_bytes()) * 1e3 / copy_ns);
-    machine.copy_latency_ns = std::llround(std::max(median(fixed), 0.0));
+    return {.more_ns = std::max(median(more), 1.0), .first_ns = std::max(median(first), 0.0)};
+  }
+
+  void measure_links(MachineModel& machine) {
+    const std::vector<int32_t> owned =
+        owned_experts(config_.plan.owner_of, config_.plan.dims.num_ranks);
+    const auto rate_of = [&](int32_t copies, double ns) {
+      const double bytes = static_cast<double>(config_.shape.expert_bytes()) * copies;
+      return std::clamp<int64_t>(std::llround(bytes * 1e3 / ns), 1, kMaxMachineRate);
+    };
+    const int32_t slots = config_.plan.dims.replica_slots;
+    const CopyTime in = measure_copy(std::min(slots, std::ranges::min(owned)),
+                                     [this](int32_t copies) { return ring(copies); });
+    machine.link_mb_per_s = rate_of(1, in.more_ns);
+    machine.copy_latency_ns = std::llround(in.first_ns);
+    const CopyTime out =
+        measure_copy(std::min(slots, owned[0]), [this](int32_t copies) { return fan(copies); });
+    machine.send_mb_per_s = rate_of(num_receivers(), out.more_ns);
   }
 
   double head_ns(const Step& step) {

@@ -74,13 +74,18 @@ void check_options(const CalibrateOptions& options) {
   check_routing(options);
 }
 
-void check_memory(const CalibrationCase& layer, const MegaConfig& config, int32_t device_sms) {
+PlanConfig plan_of(const CalibrateOptions& options) {
   PlanConfig plan;
-  plan.dims = layer.dims;
-  plan.owner_of = contiguous_owners(layer.dims.num_experts, layer.dims.num_ranks);
+  plan.dims = options.dims;
+  plan.dims.num_experts = options.shape.num_experts;
+  plan.owner_of = contiguous_owners(plan.dims.num_experts, plan.dims.num_ranks);
+  return plan;
+}
+
+void check_memory(const CalibrationCase& layer, const MegaConfig& config, int32_t device_sms) {
   DeviceNeeds needs(static_cast<size_t>(layer.device_of.back()) + 1);
-  add_weights(layer.shape, plan.owner_of, layer.device_of, needs);
-  add_session(config, plan, device_sms, layer.device_of, needs);
+  add_weights(layer.shape, layer.plan.owner_of, layer.device_of, needs);
+  add_session(config, layer.plan, device_sms, layer.device_of, needs);
   require_memory("calibrate", needs);
 }
 
@@ -116,11 +121,10 @@ ExitCode run_calibrate(const CalibrateOptions& options) {
     device = require_gpu("calibrate", ordinal);
   }
   CalibrationCase layer = {.shape = options.shape,
-                           .dims = options.dims,
+                           .plan = plan_of(options),
                            .tokens = options.tokens,
                            .num_sms = options.num_sms,
                            .device_of = deal_ranks(options.dims.num_ranks, options.num_devices)};
-  layer.dims.num_experts = options.shape.num_experts;
   const int32_t sms_of_a_rank = device.num_sms / most_hosted(layer.device_of);
   check_memory(layer, layer_on(options, sms_of_a_rank), device.num_sms);
   MachineModel machine = calibrate_on_gpu(layer);

@@ -6,7 +6,6 @@
 #include "cli/bench/layer_rig_cuda.h"
 #include "cli/gpu/gpu_backend.h"
 #include "megaflux/comm/local_group_cuda.h"
-#include "megaflux/moe/owner_table.h"
 #include "megaflux/session/calibration_cuda.h"
 
 namespace megaflux::cli {
@@ -16,8 +15,7 @@ MachineModel calibrate_on_gpu(const CalibrationCase& layer) {
   DeviceSessionConfig config;
   config.shape = layer.shape;
   config.max_tokens = layer.tokens;
-  config.plan.dims = layer.dims;
-  config.plan.owner_of = contiguous_owners(layer.dims.num_experts, layer.dims.num_ranks);
+  config.plan = layer.plan;
   config.num_sms = layer.num_sms;
   config.ranks_per_device = most_hosted(layer.device_of);
   const RandomWeights weights(layer.shape, config.plan.owner_of, layer.device_of);

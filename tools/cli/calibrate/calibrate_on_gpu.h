@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "megaflux/moe/layer_shape.h"
-#include "megaflux/moe/plan.h"
 #include "megaflux/plan/cost_model.h"
+#include "megaflux/plan/planner.h"
 
 namespace megaflux::cli {
 
 // The layer that costs are asked for.
 struct CalibrationCase {
   LayerShape shape;
-  PlanDims dims;
+  PlanConfig plan;                 // sizes and owners
   int32_t tokens = 0;              // T, of each rank
   int32_t num_sms = 0;             // of a rank; 0 = those of a device, dealt out evenly
   std::vector<int32_t> device_of;  // [P] CUDA ordinal of each rank, ascending

@@ -57,6 +57,7 @@ struct MachineField {
 };
 constexpr MachineField kMachineFields[] = {{"gflops", &MachineModel::gflops},
                                            {"link_mb_per_s", &MachineModel::link_mb_per_s},
+                                           {"send_mb_per_s", &MachineModel::send_mb_per_s},
                                            {"plan_ns", &MachineModel::plan_ns},
                                            {"pre_gate_ns", &MachineModel::pre_gate_ns},
                                            {"copy_latency_ns", &MachineModel::copy_latency_ns},
@@ -79,8 +80,8 @@ MachineModel machine_of(const nlohmann::json& fields, const std::string& path) {
     }
     const auto* const field = std::ranges::find(kMachineFields, key, &MachineField::key);
     MF_CHECK(field != std::end(kMachineFields), "machine: ", path, ": '", key,
-             "' is unknown, one of name|gflops|link_mb_per_s|plan_ns|pre_gate_ns|copy_latency_ns|"
-             "round_ns expected");
+             "' is unknown, one of name|gflops|link_mb_per_s|send_mb_per_s|plan_ns|pre_gate_ns|"
+             "copy_latency_ns|round_ns expected");
     MF_CHECK(value.is_number_integer(), "machine: ", path, ": ", key, ": ", shown(value),
              " is no integer");
     MF_CHECK(!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX, "machine: ", path,
@@ -181,7 +182,13 @@ MachineModel parse_machine(std::string_view text, const std::string& path) {
   const auto fields = nlohmann::json::parse(text, nullptr, false);
   MF_CHECK(!fields.is_discarded(), "machine: ", path, " is no JSON");
   const MachineModel machine = machine_of(fields, path);
-  check_machine(machine);
+  try {
+    check_machine(machine);
+  } catch (const Error& error) {
+    constexpr std::string_view kPrefix = "machine: ";
+    const std::string field = std::string(error.what()).substr(kPrefix.size());
+    throw Error(error.code(), std::string(kPrefix) + path + ": " + field);
+  }
   return machine;
 }
 

@@ -182,7 +182,8 @@ Json simulate_json(const SimulateOptions& options, const simulate::SweepConfig& 
              {"num_experts", shape.num_experts > 0 ? Json(shape.num_experts) : Json()}};
     machine = {{"name", config.machine.name},
                {"gflops", config.machine.gflops},
-               {"link_mb_per_s", config.machine.link_mb_per_s}};
+               {"link_mb_per_s", config.machine.link_mb_per_s},
+               {"send_mb_per_s", config.machine.send_mb_per_s}};
   }
   Json traces = Json::array();
   for (const TraceResult& result : results) traces.push_back(trace_json(result, pair_bytes));
