@@ -18,7 +18,8 @@ class Forwards(NeedsGpu):
                         "--replays", 3, "--commit", "abc", "--out", lines, *options).stdout
         records = [json.loads(line) for line in lines.read_text().splitlines()]
         for record in records:
-            self.assertEqual(["figure", "value", "unit", "case", "samples", "clock", "gpu_uuid", "commit", "command"],
+            machine = ["machine"] if "objective=cost" in shown else []
+            self.assertEqual(["figure", "value", "unit", "case", "samples", "clock", "gpu_uuid", "commit", "command", *machine],
                              list(record))
             self.assertEqual(3, len(record["samples"]))
         return shown, {(record["figure"], record["case"]): record for record in records}
@@ -47,6 +48,7 @@ class Forwards(NeedsGpu):
         self.assertEqual({"layer_ms", "skew_speedup", "gate_ratio"}, {figure for figure, _ in records})
         case, = (case for figure, case in records if figure == "gate_ratio")
         self.assertIn("objective=cost", case)
+        self.assertEqual(("h200", 335000), tuple(records["gate_ratio", case]["machine"][key] for key in ("name", "link_mb_per_s")))
         times = {}
         for (figure, name), record in records.items():
             if figure == "layer_ms":
@@ -60,11 +62,6 @@ class Forwards(NeedsGpu):
         for word in ("planned", "fixed", "ungated"):
             self.assertIn(word, shown)
         self.assertNotRegex(shown, "(?m)^(second )?ideal ")
-
-    def test_sides_that_are_not_there_are_named(self):
-        small = ("bench", "forward", "--experts", 8, "--topk", 2, "--tokens", 128, "--hidden", 64, "--inter", 64)
-        self.rejected(*small, "--ranks", 2, "--sides", "ungated", words=["--sides", "ungated", "--objective forward"])
-        self.rejected(*small, "--ranks", 2, "--slots", 0, "--sides", "staged", words=["--sides", "staged", "--slots 0"])
 
     def test_one_rank_and_fixed_placement_have_less_to_compare(self):
         _, records = self.forward("--ranks", 1, "--route", "balanced")
@@ -118,13 +115,15 @@ class Calibrates(NeedsGpu):
         path = self.folder / "machine.json"
         shown = self.ok("calibrate", *self.LAYER, "--tokens", 2048, "--out", path).stdout
         machine = json.loads(path.read_text())
-        self.assertEqual(["name", "gflops", "link_mb_per_s", "plan_ns", "pre_gate_ns", "copy_latency_ns", "round_ns"],
-                         list(machine))
+        self.assertEqual(["name", "gflops", "link_mb_per_s", "send_mb_per_s", "plan_ns", "pre_gate_ns",
+                          "copy_latency_ns", "round_ns"], list(machine))
         self.assertIn("4 ranks, H 1024 I 512", machine["name"])
         self.assertIn(machine["name"], shown)
         # No rank is slower than a CPU or faster than the device.
         self.assertTrue(1e3 < machine["gflops"] < 1e6, machine)
         self.assertTrue(1e3 < machine["link_mb_per_s"] < 1e7, machine)
+        # One rank that three pull from is no slower than a pull, here where all share a device.
+        self.assertTrue(machine["link_mb_per_s"] < machine["send_mb_per_s"] < 1e7, machine)
         self.assertTrue(1e3 < machine["pre_gate_ns"] < machine["plan_ns"] < 1e6, machine)
         loads = self.write("loads.csv", ",".join(["9000"] + 15 * ["100"]))
         plan = self.json("plan", loads, "--ranks", 4, "--objective", "cost", "--hidden", 1024, "--inter", 512, "--machine", path)

@@ -90,8 +90,13 @@ class OnGpus(ProgramTest):
     def test_sides_of_a_forward(self):
         self.rejected("bench", "forward", "--sides", "fixed,idle", words=["--sides", "idle", "ungated", "second ideal"])
         self.rejected("bench", "forward", "--sides", "fixed", "--serve", words=["--sides", "fixed", "--serve"])
+        self.rejected("bench", "forward", "--sides", "ungated", words=["--sides", "ungated", "--objective forward"])
+        self.rejected("bench", "forward", "--slots", 0, "--sides", "staged", words=["--sides", "staged", "--slots 0"])
+        self.rejected("bench", "forward", "--planner", "fixed", "--sides", "fixed", words=["--sides", "fixed", "--planner fixed"])
+        self.rejected("bench", "forward", "--ranks", 1, "--sides", "second ideal", words=["--sides", "second", "--ranks 1"])
 
     def test_options_of_a_forward(self):
+        self.rejected("bench", "forward", "--objective", "cost", "--passes", "both", words=["--passes", "both", "forward alone"])
         for option, value, limit in (("--hidden", 0, "[1, 65536]"), ("--inter", 0, "[1, 65536]"), ("--lag", 0, "[1, 64]"),
                                      ("--num-sms", -1, "[0, 1024]"), ("--pool-rows", -1, "[0,"),
                                      ("--replays", -1, "[0, 10000]"), ("--tokens", 0, "[1,")):

@@ -33,6 +33,7 @@ void add_members(const Figure& figure, const std::string& case_name, const Bench
   record[source.place_key] = source.place;
   record["commit"] = source.commit;
   record["command"] = source.command;
+  if (!source.machine.empty()) record["machine"] = Json::parse(source.machine);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct BenchSource {
   std::string place;
   std::string commit;
   std::string command;
+  std::string machine = {};  // JSON object of the machine that predictions are made for; or none
 };
 
 std::string bench_line(const Figure& figure, const std::string& case_name,

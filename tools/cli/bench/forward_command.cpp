@@ -136,9 +136,11 @@ ExitCode run_forward_bench(const ForwardOptions& options,
                            const std::vector<std::string>& arguments) {
   const GpuBenchOptions& bench = options.bench;
   check_serving(options);
-  for (const std::string& side : options.sides) check_choice("--sides", side, forward_side_names());
   check_output("--routes-out", options.routes_file);
   check_gpu_bench(bench, {{"--routes-out", options.routes_file}});
+  MF_CHECK(bench.plan.passes != "both",
+           "--passes: both predicts forward and backward, and the forward alone is measured");
+  check_sides(bench, options.sides);
   check_layer(options);
   const GpuDevice device = require_gpus("bench forward", bench);
   const RouteRequest request = route_request(bench, route_family_from_name(bench.route));

@@ -33,13 +33,18 @@ std::vector<int32_t> dealt_owners(const LoadTable& loads, int32_t num_ranks) {
   return owner_of;
 }
 
-PlanConfig fixed_config(const GpuBenchOptions& options) {
+PlanConfig planned_config(const GpuBenchOptions& options) {
+  PlanConfig config = plan_config_of(options.plan, options.num_experts, options.topk);
+  config.owner_of = contiguous_owners(config.dims.num_experts, config.dims.num_ranks);
+  return config;
+}
+
+PlanConfig fixed_config(const PlanConfig& planned) {
   PlanConfig config;
   config.planner = PlannerKind::kFixed;
-  config.dims = {.num_experts = options.num_experts,
-                 .num_ranks = options.plan.num_ranks,
-                 .block_rows = options.plan.block_rows};
-  config.owner_of = contiguous_owners(config.dims.num_experts, config.dims.num_ranks);
+  config.dims = planned.dims;
+  config.dims.replica_slots = 0;
+  config.owner_of = planned.owner_of;
   return config;
 }
 
@@ -47,8 +52,8 @@ PlanConfig fixed_config(const GpuBenchOptions& options) {
 // head over the same routing, with owners that know the loads and every slot that a device allows:
 // what is left over for replicas is little, and the portfolio deals it out to the block. The table
 // shows the largest load beside tau, which equal loads meet.
-PlanConfig second_ideal_config(const GpuBenchOptions& options, const LoadTable& loads) {
-  PlanConfig config = fixed_config(options);
+PlanConfig second_ideal_config(const PlanConfig& planned, const LoadTable& loads) {
+  PlanConfig config = fixed_config(planned);
   config.planner = PlannerKind::kMegaflux;
   config.dims.replica_slots = kMaxDeviceSlots;
   config.owner_of = dealt_owners(loads, config.dims.num_ranks);
@@ -61,30 +66,29 @@ PlanConfig ungated_config(PlanConfig planned) {
   return planned;
 }
 
-// Planned first; what does not differ from it is left out. Nothing moves in the ideals.
-std::vector<ForwardSide> all_sides(const GpuBenchOptions& options, std::span<const Routing> routes,
-                                   std::span<const Routing> balanced) {
-  PlanConfig planned = plan_config_of(options.plan, options.num_experts, options.topk);
-  const PlanConfig fixed = fixed_config(options);
-  planned.owner_of = fixed.owner_of;
-  std::vector<ForwardSide> sides = {{"planned", {planned, routes}}};
-  if (options.plan.num_ranks > 1) {
-    const bool has_replicas =
-        planned.planner != PlannerKind::kFixed && planned.dims.replica_slots > 0;
-    if (has_replicas) {
-      sides.push_back({"staged", {planned, routes, ReplicaTransfer::kStaged}});
-      sides.push_back({"resident", {planned, routes, ReplicaTransfer::kInPlace}});
-    }
-    if (planned.planner != PlannerKind::kFixed) sides.push_back({"fixed", {fixed, routes}});
-    if (has_replicas && planned.objective == Objective::kCost) {
-      sides.push_back({"ungated", {ungated_config(planned), routes}});
-    }
-    const LoadTable loads = LoadTable::from_routing(routes, options.num_experts);
-    sides.push_back(
-        {"second ideal", {second_ideal_config(options, loads), routes, ReplicaTransfer::kInPlace}});
+bool has_side(const PlanConfig& planned, const std::string& name) {
+  if (name == "planned" || name == "ideal") return true;
+  if (planned.dims.num_ranks == 1) return false;
+  if (name == "second ideal") return true;
+  if (planned.planner == PlannerKind::kFixed) return false;
+  if (name == "fixed") return true;
+  const bool has_replicas = planned.dims.replica_slots > 0;
+  return has_replicas && (name != "ungated" || planned.objective == Objective::kCost);
+}
+
+// Nothing moves in the ideals.
+ForwardRun run_of(const std::string& name, const PlanConfig& planned,
+                  std::span<const Routing> routes, std::span<const Routing> balanced) {
+  if (name == "staged") return {planned, routes, ReplicaTransfer::kStaged};
+  if (name == "resident") return {planned, routes, ReplicaTransfer::kInPlace};
+  if (name == "fixed") return {fixed_config(planned), routes};
+  if (name == "ungated") return {ungated_config(planned), routes};
+  if (name == "second ideal") {
+    const LoadTable loads = LoadTable::from_routing(routes, planned.dims.num_experts);
+    return {second_ideal_config(planned, loads), routes, ReplicaTransfer::kInPlace};
   }
-  sides.push_back({"ideal", {fixed, balanced}});
-  return sides;
+  if (name == "ideal") return {fixed_config(planned), balanced};
+  return {planned, routes};
 }
 
 }  // namespace
@@ -95,20 +99,28 @@ const Choices& forward_side_names() {
   return names;
 }
 
-std::vector<ForwardSide> make_sides(const GpuBenchOptions& options, std::span<const Routing> routes,
-                                    std::span<const Routing> balanced,
-                                    std::span<const std::string> names) {
-  std::vector<ForwardSide> sides = all_sides(options, routes, balanced);
-  if (names.empty()) return sides;
+void check_sides(const GpuBenchOptions& options, std::span<const std::string> names) {
+  const PlanConfig planned = planned_config(options);
   for (const std::string& name : names) {
-    MF_CHECK(std::ranges::find(sides, name, &ForwardSide::name) != sides.end(), "--sides: ", name,
+    check_choice("--sides", name, forward_side_names());
+    MF_CHECK(has_side(planned, name), "--sides: ", name,
              " is no placement of its own with --ranks ", options.plan.num_ranks, ", --planner ",
              options.plan.planner, ", --objective ", options.plan.objective, " and --slots ",
              options.plan.replica_slots);
   }
-  std::erase_if(sides, [&](const ForwardSide& side) {
-    return side.name != "planned" && std::ranges::find(names, side.name) == names.end();
-  });
+}
+
+std::vector<ForwardSide> make_sides(const GpuBenchOptions& options, std::span<const Routing> routes,
+                                    std::span<const Routing> balanced,
+                                    std::span<const std::string> names) {
+  const PlanConfig planned = planned_config(options);
+  std::vector<ForwardSide> sides;
+  for (const std::string& name : forward_side_names()) {
+    const bool is_asked = names.empty() || name == "planned" || std::ranges::count(names, name) > 0;
+    if (is_asked && has_side(planned, name)) {
+      sides.push_back({name, run_of(name, planned, routes, balanced)});
+    }
+  }
   return sides;
 }
 

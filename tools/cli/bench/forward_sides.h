@@ -21,9 +21,12 @@ struct ForwardSide {
 // "planned", "staged", "resident", "fixed", "ungated", "second ideal", "ideal".
 const Choices& forward_side_names();
 
-// Those of `names`, planned always and first; none = all that the options have. What does not
-// differ from planned is left out. Throws kBadInput naming --sides, a name of the above and the
-// options that do not have it. `routes` and `balanced` [P], host memory that outlives the sides.
+// Throws kBadInput naming --sides and a name that is none of the above, or that the options do not
+// have: what does not differ from planned is no side.
+void check_sides(const GpuBenchOptions& options, std::span<const std::string> names);
+
+// Those of `names` (check_sides), planned always and first; none = all that the options have.
+// `routes` and `balanced` [P], host memory that outlives the sides.
 std::vector<ForwardSide> make_sides(const GpuBenchOptions& options, std::span<const Routing> routes,
                                     std::span<const Routing> balanced,
                                     std::span<const std::string> names);

@@ -6,6 +6,7 @@
 #include "cli/family_counts.h"
 #include "cli/gpu/plan_on_gpu.h"
 #include "cli/json_output.h"
+#include "cli/plan/plan_tables.h"
 #include "megaflux/base/check.h"
 #include "megaflux/moe/limits.h"
 
@@ -100,10 +101,12 @@ RouteSet bench_routes(const GpuBenchOptions& options, const RouteRequest& reques
 
 BenchSource gpu_source(const GpuBenchOptions& options, const GpuDevice& device,
                        const std::vector<std::string>& arguments) {
+  const bool is_predicted = parse_objective(options.plan.objective) == Objective::kCost;
   return {.place_key = "gpu_uuid",
           .place = device.uuid,
           .commit = options.commit,
-          .command = command_line(arguments)};
+          .command = command_line(arguments),
+          .machine = is_predicted ? machine_text(read_machine(options.plan.machine)) : ""};
 }
 
 void write_figures(const GpuBenchOptions& options, const std::vector<FigureLine>& lines,
