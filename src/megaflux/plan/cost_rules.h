@@ -1,15 +1,15 @@
-// The predicted time of rank r, all quantities non-negative integers:
+// The predicted time of rank r, all quantities non-negative integers, times in picoseconds:
 //
-//   compute  = finish_blocks * block_ps
-//   cover    = owned_blocks * block_ps    weights arrive and partials are added while these run
-//   incoming = copies_in * copy_in_ps + replicas_out * gradient_in_ps, + latency if copies_in
-//   outgoing = copies_out * copy_out_ps + replicas_in * gradient_out_ps, + latency if copies_out
+//   compute  = finish_blocks * block
+//   cover    = owned_blocks * block       weights arrive and partials are added while these run
+//   incoming = copies_in * copy_in + replicas_out * gradient_in, + latency if copies_in
+//   outgoing = copies_out * copy_out + replicas_in * gradient_out, + latency if copies_out
 //   rounds   = ceil(load_blocks / pool_blocks)
-//   rank_ns  = max(compute + max(0, incoming - cover), outgoing) + max(0, rounds - 1) * round_ns
-//   layer_ns = max over ranks of rank_ns, + plan_ns
+//   rank     = max(compute + max(0, incoming - cover), outgoing) + max(0, rounds - 1) * round
+//   layer    = max over ranks of rank, + plan
 //
 // What comes in delays the rank's own blocks unless owned blocks hide it; what goes out runs beside
-// the rank's compute and only bounds it from below. Each term is rounded up to whole nanoseconds.
+// the rank's compute and only bounds it from below. A rank's time is rounded up to nanoseconds.
 // Products are taken in 128 bits and a sum beyond 64 bits is UINT64_MAX, so predictions grow with
 // every cost. Where no product can pass 64 bits (fits_in_64_bits), Number = uint64_t gives the same
 // in far fewer instructions.
@@ -53,17 +53,17 @@ MF_HOST_DEVICE inline uint64_t ceil_saturated(uint64_t numerator, uint64_t denom
   return ceil_div(numerator, denominator);
 }
 
-// A CostModel as predictions take it: a rank's device multiplies and adds, and divides by 1000.
+// A CostModel as predictions take it, so that a rank's device multiplies and adds.
 struct CostTimes {
   uint64_t block_ps = 0;
   uint64_t copy_in_ps = 0;  // weights of one replica into its host
   uint64_t copy_out_ps = 0;
   uint64_t gradient_in_ps = 0;  // of one replica into the owner
   uint64_t gradient_out_ps = 0;
-  uint64_t copy_latency_ns = 0;
+  uint64_t latency_ps = 0;
+  uint64_t round_ps = 0;
   uint64_t plan_ns = 0;
   uint64_t pre_gate_ns = 0;
-  uint64_t round_ns = 0;
   int64_t pool_blocks = 0;
 };
 
@@ -79,10 +79,10 @@ inline CostTimes cost_times(const CostModel& cost) {
           .copy_out_ps = ps(cost.weight_bytes, send),
           .gradient_in_ps = ps(cost.gradient_bytes, link),
           .gradient_out_ps = ps(cost.gradient_bytes, send),
-          .copy_latency_ns = cost.copy_latency_ns,
+          .latency_ps = ceil_saturated(Wide(cost.copy_latency_ns) * 1000, 1),
+          .round_ps = ceil_saturated(Wide(cost.round_ns) * 1000, 1),
           .plan_ns = cost.plan_ns,
           .pre_gate_ns = cost.pre_gate_ns,
-          .round_ns = cost.round_ns,
           .pool_blocks = cost.pool_blocks};
 }
 
@@ -92,55 +92,40 @@ inline bool fits_in_64_bits(const CostTimes& cost, uint64_t blocks, uint64_t rep
   constexpr Wide kMost = Wide(1) << 60;
   const Wide replica_ps =
       Wide(cost.copy_in_ps) + cost.copy_out_ps + cost.gradient_in_ps + cost.gradient_out_ps;
-  const Wide once_ns = Wide(cost.copy_latency_ns) + cost.plan_ns + cost.pre_gate_ns;
-  return Wide(blocks) * cost.block_ps <= kMost && Wide(blocks) * cost.round_ns <= kMost &&
-         replica_ps * replicas <= kMost && once_ns <= kMost / 1000;
+  return Wide(blocks) * cost.block_ps <= kMost && Wide(blocks) * cost.round_ps <= kMost &&
+         replica_ps * replicas <= kMost && cost.latency_ps <= kMost &&
+         (Wide(cost.plan_ns) + cost.pre_gate_ns) * 1000 <= kMost;
 }
 
-template <typename Number = Wide>
-MF_HOST_DEVICE inline uint64_t blocks_ns(const CostTimes& cost, int64_t blocks) {
-  return ceil_saturated(Number(static_cast<uint64_t>(blocks)) * cost.block_ps, uint64_t{1000});
-}
-
-// Time on one direction of a rank's link. `copies` and `gradients`: how many, and what each takes.
-struct Transfers {
-  int32_t copies = 0;
-  uint64_t copy_ps = 0;
-  int32_t gradients = 0;
-  uint64_t gradient_ps = 0;
-};
-template <typename Number = Wide>
-MF_HOST_DEVICE inline Number transfer_ns(const Transfers& all, uint64_t latency_ns) {
-  const Number ps = Number(static_cast<uint64_t>(all.copies)) * all.copy_ps +
-                    Number(static_cast<uint64_t>(all.gradients)) * all.gradient_ps;
-  return Number(ceil_saturated(ps, uint64_t{1000})) + (all.copies > 0 ? latency_ns : 0);
+template <typename Number>
+MF_HOST_DEVICE inline Number times(int64_t count, uint64_t ps) {
+  return Number(static_cast<uint64_t>(count)) * ps;
 }
 
 // What comes in and is not hidden by owned blocks.
 template <typename Number = Wide>
-MF_HOST_DEVICE inline Number exposed_ns(const CostTimes& cost, int32_t copies_in,
-                                        int32_t replicas_out, int64_t owned_blocks) {
-  const Number incoming = transfer_ns<Number>(
-      {copies_in, cost.copy_in_ps, replicas_out, cost.gradient_in_ps}, cost.copy_latency_ns);
-  const Number cover = blocks_ns<Number>(cost, owned_blocks);
+MF_HOST_DEVICE inline Number exposed_ps(const CostTimes& cost, const RankCost& rank) {
+  const Number incoming = times<Number>(rank.copies_in, cost.copy_in_ps) +
+                          times<Number>(rank.replicas_out, cost.gradient_in_ps) +
+                          (rank.copies_in > 0 ? cost.latency_ps : 0);
+  const Number cover = times<Number>(rank.owned_blocks, cost.block_ps);
   return incoming > cover ? incoming - cover : 0;
 }
 
 // Predicted nanoseconds of one rank, without the planner's own time.
 template <typename Number = Wide>
 MF_HOST_DEVICE inline uint64_t rank_time_ns(const CostTimes& cost, const RankCost& rank) {
-  const Number outgoing = transfer_ns<Number>(
-      {rank.copies_out, cost.copy_out_ps, rank.replicas_in, cost.gradient_out_ps},
-      cost.copy_latency_ns);
+  const Number outgoing = times<Number>(rank.copies_out, cost.copy_out_ps) +
+                          times<Number>(rank.replicas_in, cost.gradient_out_ps) +
+                          (rank.copies_out > 0 ? cost.latency_ps : 0);
   const Number computing =
-      blocks_ns<Number>(cost, rank.finish_blocks) +
-      exposed_ns<Number>(cost, rank.copies_in, rank.replicas_out, rank.owned_blocks);
+      times<Number>(rank.finish_blocks, cost.block_ps) + exposed_ps<Number>(cost, rank);
   const Number busy = computing > outgoing ? computing : outgoing;
-  uint64_t refills = 0;
+  int64_t refills = 0;
   if (cost.pool_blocks > 0 && rank.load_blocks > cost.pool_blocks) {
-    refills = static_cast<uint64_t>(ceil_div(rank.load_blocks, cost.pool_blocks) - 1);
+    refills = ceil_div(rank.load_blocks, cost.pool_blocks) - 1;
   }
-  return ceil_saturated(busy + Number(refills) * cost.round_ns, uint64_t{1});
+  return ceil_saturated(busy + times<Number>(refills, cost.round_ps), uint64_t{1000});
 }
 
 // By how much a search makes a head longer. The head itself runs in either case.
@@ -153,7 +138,8 @@ MF_HOST_DEVICE inline uint64_t search_ns(const CostTimes& cost) {
 template <typename Number = Wide>
 MF_HOST_DEVICE inline bool another_wave_may_pay(const CostTimes& cost, uint64_t best_ns,
                                                 int64_t tau) {
-  return best_ns > blocks_ns<Number>(cost, tau) + Number(cost.plan_ns) + search_ns(cost);
+  const RankCost slowest = {.finish_blocks = tau};
+  return best_ns > Number(rank_time_ns<Number>(cost, slowest)) + cost.plan_ns + search_ns(cost);
 }
 
 // What a pre-gate knows of a step, in blocks of the cost model.
@@ -169,10 +155,10 @@ struct PreGateFacts {
 // is no longer a number of blocks, and a gate must not refuse what could pay.
 template <typename Number = Wide>
 MF_HOST_DEVICE inline bool pre_gate_refuses(const CostTimes& cost, const PreGateFacts& facts) {
-  const Number copy_ns =
-      facts.copy_is_free ? 0 : exposed_ns<Number>(cost, 1, 0, facts.cover_blocks);
-  return Number(static_cast<uint64_t>(facts.gain_blocks)) * cost.block_ps <=
-         (Number(search_ns(cost)) + copy_ns) * 1000;
+  const RankCost host = {.owned_blocks = facts.cover_blocks, .copies_in = 1};
+  const Number copy_ps = facts.copy_is_free ? 0 : exposed_ps<Number>(cost, host);
+  return times<Number>(facts.gain_blocks, cost.block_ps) <=
+         Number(search_ns(cost)) * 1000 + copy_ps;
 }
 
 }  // namespace megaflux

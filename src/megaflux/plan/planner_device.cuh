@@ -15,6 +15,8 @@ using PlainLanes32 = WarpLanes<1, int32_t, true, false, true>;
 using PlainLanes64 = WarpLanes<2, int32_t, true, false, true>;
 using NarrowLanes32 = WarpLanes<1, int32_t, true, false, false>;
 using NarrowLanes64 = WarpLanes<2, int32_t, true, false, false>;
+using PlainCostLanes32 = WarpLanes<1, int32_t, true, true, true>;
+using PlainCostLanes64 = WarpLanes<2, int32_t, true, true, true>;
 using CostLanes32 = WarpLanes<1, int32_t, true, true, false>;
 using CostLanes64 = WarpLanes<2, int32_t, true, true, false>;
 using WideLanes128 = WarpLanes<4, int64_t, false, true, false>;
@@ -47,7 +49,9 @@ __device__ void measure_domains(const DevicePlannerParams& params, PlannerMemory
     uint64_t objective = static_cast<uint64_t>(finish);
     if constexpr (Lanes::kHasCosts) {
       if (params.objective == Objective::kCost) {
-        objective = predict_ns<Lanes>(params, problem, nullptr);
+        objective = predict_ns<Lanes>(params, problem, [&](int32_t r) {
+          return rank_cost<Lanes>(params, problem, r, problem.fixed_load[r], {});
+        });
       }
     }
     if (Lanes::is_writer()) {
@@ -72,6 +76,7 @@ __device__ inline StepFacts add_domains(const DevicePlannerParams& params, Plann
   return step;
 }
 
+// Whole warp.
 template <class Lanes>
 __device__ bool gate_refuses(const DevicePlannerParams& params, const int32_t* resident,
                              PlannerMemory& memory) {
@@ -146,9 +151,13 @@ __device__ GateDecision decide(const DevicePlannerParams& params, const int32_t*
     gate = GateDecision::kFewRows;
   }
   if constexpr (Lanes::kHasCosts) {
-    if (gate == GateDecision::kNotAsked && is_cost &&
-        gate_refuses<Lanes>(params, resident, memory)) {
-      gate = GateDecision::kPreGate;
+    if (gate == GateDecision::kNotAsked && is_cost) {
+      // One warp: eighteen would wait for each other's instructions.
+      if (threadIdx.x / 32 == 0) {
+        memory.facts.is_refused = gate_refuses<Lanes>(params, resident, memory) ? 1 : 0;
+      }
+      __syncthreads();
+      if (memory.facts.is_refused != 0) gate = GateDecision::kPreGate;
     }
   }
   if (gate == GateDecision::kNotAsked && searches) {
@@ -257,8 +266,10 @@ void with_planner_lanes(const DevicePlannerParams& params, bool has_residents, F
       if (is_plain) return f.template operator()<PlainLanes64>();
       return f.template operator()<NarrowLanes64>();
     case PlannerLanes::kCost32:
+      if (is_plain) return f.template operator()<PlainCostLanes32>();
       return f.template operator()<CostLanes32>();
     case PlannerLanes::kCost64:
+      if (is_plain) return f.template operator()<PlainCostLanes64>();
       return f.template operator()<CostLanes64>();
     case PlannerLanes::kWide128:
       return f.template operator()<WideLanes128>();

@@ -39,6 +39,7 @@ struct PlannerFacts {
   uint32_t rows_low = 0;   // and of rows & 0xffff
   uint32_t num_orphans = 0;
   int32_t total_blocks = 0;
+  uint32_t is_refused = 0;  // by the pre-gate
   uint32_t has_resident = 0;
   int32_t num_drafts = 0;  // of the domains before
   int32_t search_id = -1;
@@ -54,10 +55,9 @@ struct PlannerFacts {
 // What the replicas of a search ask of one rank. Counts are of what it hosts, and of its own
 // experts on others << 16: at most P s.
 struct alignas(16) RankAsks {
-  uint32_t copies = 0;
   uint32_t replicas = 0;
+  uint32_t kept = 0;     // of them, those that are resident
   int32_t moved_in = 0;  // blocks
-  int32_t moved_out = 0;
 };
 static_assert(kMaxDeviceRanks * kMaxDeviceSlots < 1 << 16);
 

@@ -33,45 +33,42 @@ __device__ void count_asks(const SearchView<Lanes>& state, RankAsks* asks) {
     if (replica.blocks == 0) continue;
     RankAsks& owner = asks[p.owner[replica.expert]];
     RankAsks& host = asks[replica.rank];
-    if (!p.is_resident(replica.expert, replica.rank)) {
-      atomicAdd(&owner.copies, 1u << 16);
-      atomicAdd(&host.copies, 1u);
-    }
     atomicAdd(&owner.replicas, 1u << 16);
     atomicAdd(&host.replicas, 1u);
-    atomicAdd(&owner.moved_out, replica.blocks);
     atomicAdd(&host.moved_in, replica.blocks);
+    if (p.is_resident(replica.expert, replica.rank)) {
+      atomicAdd(&owner.kept, 1u << 16);
+      atomicAdd(&host.kept, 1u);
+    }
   }
   __syncwarp();
 }
 
-// What is asked of local rank `r` (fill_rank_costs, one rank).
+// What is asked of local rank `r` with `load` blocks (fill_rank_costs, one rank).
 template <class Lanes>
 __device__ RankCost rank_cost(const DevicePlannerParams& params, const ProblemView& p, int32_t r,
-                              const RankAsks& asks) {
-  const int32_t owned = p.fixed_load[r] - asks.moved_out;
-  const int32_t load = owned + asks.moved_in;
+                              int32_t load, const RankAsks& asks) {
   const int64_t unit = Lanes::kIsUniform ? 1 : params.units;
+  const uint32_t copies = asks.replicas - asks.kept;
   return {.finish_blocks = ceil_div(Lanes::kIsUniform ? load : p.finish(r, load), unit),
-          .owned_blocks = ceil_div(int64_t{owned}, unit),
+          .owned_blocks = ceil_div(int64_t{load - asks.moved_in}, unit),
           .load_blocks = ceil_div(int64_t{load}, unit),
-          .copies_in = static_cast<int32_t>(asks.copies & 0xffff),
-          .copies_out = static_cast<int32_t>(asks.copies >> 16),
+          .copies_in = static_cast<int32_t>(copies & 0xffff),
+          .copies_out = static_cast<int32_t>(copies >> 16),
           .replicas_out = static_cast<int32_t>(asks.replicas >> 16),
           .replicas_in = static_cast<int32_t>(asks.replicas & 0xffff)};
 }
 
-// Predicted time of the domain, planning included; `asks` null: of fixed placement. Whole warp.
-template <class Lanes>
+// Predicted time of the domain, planning included. `cost_of(r)` is what is asked of local rank r.
+// Whole warp.
+template <class Lanes, class CostOf>
 __device__ uint64_t predict_ns(const DevicePlannerParams& params, const ProblemView& problem,
-                               const RankAsks* asks) {
+                               const CostOf& cost_of) {
   using Number = typename Lanes::CostNumber;
   uint64_t slowest = 0;
   MF_UNROLL(1)
   for (int32_t r = Lanes::first(); r < problem.num_ranks; r += Lanes::kCount) {
-    const RankCost cost =
-        rank_cost<Lanes>(params, problem, r, asks == nullptr ? RankAsks{} : asks[r]);
-    const uint64_t ns = rank_time_ns<Number>(params.cost, cost);
+    const uint64_t ns = rank_time_ns<Number>(params.cost, cost_of(r));
     slowest = ns > slowest ? ns : slowest;
   }
   // As signed numbers the order of the upper half would be wrong; it is far beyond any time.
@@ -105,7 +102,9 @@ __device__ CandidateScore score_search(const DevicePlannerParams& params,
     if constexpr (Lanes::kHasCosts) {
       RankAsks* const asks = memory.asks<Lanes>(params);
       count_asks(state, asks);
-      score.objective = score.reached = predict_ns<Lanes>(params, p, asks);
+      score.objective = score.reached = predict_ns<Lanes>(params, p, [&](int32_t r) {
+        return rank_cost<Lanes>(params, p, r, state.load(r), asks[r]);
+      });
     }
   } else {
     score.objective = static_cast<uint64_t>(max_finish(state));
@@ -119,10 +118,14 @@ __device__ CandidateScore score_search(const DevicePlannerParams& params,
 }
 
 // Scores as words that are compared one after the other, each a row of 32 columns: reached, copies,
-// objective, moved blocks, member from 1 on (0 is fixed placement). Numbers of narrow lanes are
-// below 2^20, and share words.
+// objective, moved blocks, member from 1 on (0 is fixed placement). Blocks of narrow lanes are
+// below 2^20, and share words; with costs, the objective of narrow lanes is what is reached.
 template <class Lanes>
-inline constexpr bool kHasWideScores = sizeof(typename Lanes::Key) == 8 || Lanes::kHasCosts;
+inline constexpr bool kIsWide = sizeof(typename Lanes::Key) == 8;
+template <class Lanes>
+inline constexpr int32_t kScoreWords = kIsWide<Lanes>     ? kMostScoreWords
+                                       : Lanes::kHasCosts ? 4
+                                                          : 3;
 
 // Writes a score into column `column`; one thread.
 template <class Lanes>
@@ -133,12 +136,17 @@ __device__ void post_score(const CandidateScore& score, int32_t column, uint32_t
   const auto copies = static_cast<uint64_t>(score.copies);
   const auto moved = static_cast<uint64_t>(score.moved_blocks);
   const auto member = static_cast<uint64_t>(score.member + 1);
-  if constexpr (kHasWideScores<Lanes>) {
+  if constexpr (kIsWide<Lanes>) {
     const uint64_t words[kMostScoreWords] = {
         score.reached >> 32, score.reached, copies, score.objective >> 32,
         score.objective,     moved >> 32,   moved,  member};
 #pragma unroll
     for (int32_t word = 0; word < kMostScoreWords; ++word) put(word, words[word]);
+  } else if constexpr (Lanes::kHasCosts) {
+    put(0, score.reached >> 32);
+    put(1, score.reached);
+    put(2, copies << 20 | moved);
+    put(3, member);
   } else {
     put(0, score.reached);
     put(1, copies << 20 | score.objective);
@@ -150,12 +158,13 @@ __device__ void post_score(const CandidateScore& score, int32_t column, uint32_t
 template <class Lanes>
 __device__ uint64_t best_reached(const uint32_t* scores) {
   const uint64_t high = scores[kBestScore];
-  if constexpr (!kHasWideScores<Lanes>) return high;
+  if constexpr (kScoreWords<Lanes> == 3) return high;
   return high << 32 | scores[32 + kBestScore];
 }
 template <class Lanes>
 __device__ uint64_t best_objective(const uint32_t* scores) {
-  if constexpr (!kHasWideScores<Lanes>) return scores[32 + kBestScore] & 0xfffff;
+  if constexpr (kScoreWords<Lanes> == 3) return scores[32 + kBestScore] & 0xfffff;
+  if constexpr (!kIsWide<Lanes>) return best_reached<Lanes>(scores);
   return static_cast<uint64_t>(scores[3 * 32 + kBestScore]) << 32 | scores[4 * 32 + kBestScore];
 }
 
@@ -163,10 +172,9 @@ __device__ uint64_t best_objective(const uint32_t* scores) {
 template <class Lanes>
 __device__ int32_t best_column(int32_t num_searches, const uint32_t* scores) {
   const int32_t lane = Lanes::first();
-  constexpr int32_t kNumWords = kHasWideScores<Lanes> ? kMostScoreWords : 3;
   bool leads = lane < num_searches || lane == kBestScore;
 #pragma unroll
-  for (int32_t word = 0; word < kNumWords; ++word) {
+  for (int32_t word = 0; word < kScoreWords<Lanes>; ++word) {
     const uint32_t value = leads ? scores[word * 32 + lane] : 0xffffffffu;
     const uint32_t least = __reduce_min_sync(kWholeWarp, value);  // by all lanes, leading or not
     leads = leads && value == least;
