@@ -57,6 +57,16 @@ std::vector<T> table_of(const T* values, size_t count, const char* name) {
   return {table.begin(), table.end()};
 }
 
+// Version 1 ended before send_mb_per_s.
+bool has_send_rate(size_t struct_bytes) {
+  return struct_bytes > offsetof(megaflux_machine, send_mb_per_s);
+}
+
+void require_machine_size(size_t struct_bytes) {
+  if (struct_bytes == offsetof(megaflux_machine, send_mb_per_s)) return;
+  require_size(struct_bytes, sizeof(megaflux_machine), "machine");
+}
+
 CostModel cost_of(const megaflux_planner_config& config) {
   require_struct(config.shape, "shape");
   const megaflux_layer_shape& given = *config.shape;
@@ -71,13 +81,13 @@ CostModel cost_of(const megaflux_planner_config& config) {
   shape.has_bias = given.has_bias != 0;
   MachineModel machine;
   if (config.machine != nullptr) {
-    require_struct(config.machine, "machine");
     const megaflux_machine& from = *config.machine;
+    require_machine_size(from.struct_bytes);
     require_zero(from.reserved, "machine.reserved");
     machine = {.name = "caller",
                .gflops = from.gflops,
                .link_mb_per_s = from.link_mb_per_s,
-               .send_mb_per_s = from.send_mb_per_s,
+               .send_mb_per_s = has_send_rate(from.struct_bytes) ? from.send_mb_per_s : 0,
                .plan_ns = from.plan_ns,
                .pre_gate_ns = from.pre_gate_ns,
                .copy_latency_ns = from.copy_latency_ns,
@@ -161,17 +171,18 @@ megaflux_status megaflux_machine_init(megaflux_machine* machine, size_t struct_b
   return guarded(error, [&] {
     require(machine, "machine");
     require(name, "name");
-    require_size(struct_bytes, sizeof(megaflux_machine), "machine");
+    require_machine_size(struct_bytes);
     const MachineModel model = machine_model(name);
-    *machine = {.struct_bytes = sizeof(megaflux_machine),
-                .reserved = 0,
-                .gflops = model.gflops,
-                .link_mb_per_s = model.link_mb_per_s,
-                .send_mb_per_s = model.send_mb_per_s,
-                .plan_ns = model.plan_ns,
-                .pre_gate_ns = model.pre_gate_ns,
-                .copy_latency_ns = model.copy_latency_ns,
-                .round_ns = model.round_ns};
+    const megaflux_machine whole = {.struct_bytes = static_cast<uint32_t>(struct_bytes),
+                                    .reserved = 0,
+                                    .gflops = model.gflops,
+                                    .link_mb_per_s = model.link_mb_per_s,
+                                    .plan_ns = model.plan_ns,
+                                    .pre_gate_ns = model.pre_gate_ns,
+                                    .copy_latency_ns = model.copy_latency_ns,
+                                    .round_ns = model.round_ns,
+                                    .send_mb_per_s = model.send_mb_per_s};
+    std::memcpy(machine, &whole, struct_bytes);
     return MEGAFLUX_OK;
   });
 }

@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 /* Grows when a function or a struct field is added; old ones stay. */
-#define MEGAFLUX_ABI_VERSION 1
+#define MEGAFLUX_ABI_VERSION 2
 
 typedef enum megaflux_status {
   MEGAFLUX_OK = 0,
@@ -113,11 +113,11 @@ typedef struct megaflux_machine {
   uint32_t reserved;     /* 0 */
   int64_t gflops;
   int64_t link_mb_per_s; /* into a rank */
-  int64_t send_mb_per_s; /* out of a rank that several pull from; 0 = link_mb_per_s */
   int64_t plan_ns;
   int64_t pre_gate_ns;
   int64_t copy_latency_ns;
   int64_t round_ns;
+  int64_t send_mb_per_s; /* since version 2: out of a rank that several pull from; 0 = the link's */
 } megaflux_machine;
 
 /* `name`: "h200". */

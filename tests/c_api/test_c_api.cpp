@@ -306,6 +306,18 @@ TEST(CApi, EveryFieldOfTheConfigArrives) {
     return hash;
   };
   EXPECT_EQ(hash_of(config), config_hash(own));
+  // A program that was built before owners had a rate of their own.
+  machine.struct_bytes = offsetof(megaflux_machine, send_mb_per_s);
+  model.send_mb_per_s = 0;
+  own.cost = make_cost_model(model, layer, 64, CostScope::kForwardBackward, 6400);
+  EXPECT_EQ(hash_of(config), config_hash(own));
+  machine.plan_ns = 5;
+  machine.send_mb_per_s = 99;
+  constexpr size_t kOldBytes = offsetof(megaflux_machine, send_mb_per_s);
+  ASSERT_EQ(megaflux_machine_init(&machine, kOldBytes, "h200", nullptr), MEGAFLUX_OK);
+  EXPECT_EQ(machine.struct_bytes, kOldBytes);
+  EXPECT_EQ(machine.plan_ns, MachineModel{}.plan_ns);
+  EXPECT_EQ(machine.send_mb_per_s, 99) << "written behind the struct";
   config.machine = nullptr;
   own.cost = make_cost_model(machine_model("h200"), layer, 64, CostScope::kForwardBackward, 6400);
   EXPECT_EQ(hash_of(config), config_hash(own));

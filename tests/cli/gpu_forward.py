@@ -18,7 +18,7 @@ class Forwards(NeedsGpu):
                         "--replays", 3, "--commit", "abc", "--out", lines, *options).stdout
         records = [json.loads(line) for line in lines.read_text().splitlines()]
         for record in records:
-            machine = ["machine"] if "objective=cost" in shown else []
+            machine = ["machine"] if "objective=cost" in record["case"] else []
             self.assertEqual(["figure", "value", "unit", "case", "samples", "clock", "gpu_uuid", "commit", "command", *machine],
                              list(record))
             self.assertEqual(3, len(record["samples"]))

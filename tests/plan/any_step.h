@@ -91,6 +91,25 @@ inline void any_tables(PlanConfig& config, Rng& rng) {
   }
 }
 
+// Owners that send faster or slower than a link, and now and then times that 64 bits do not hold.
+inline CostModel any_cost(const PlanConfig& config, Rng& rng) {
+  const auto below = [&rng](uint32_t bound) { return static_cast<int64_t>(rng.below(bound)); };
+  MachineModel machine = machine_model("h200");
+  if (below(2) == 0) machine.send_mb_per_s = 1 + below(4) * machine.link_mb_per_s;
+  if (below(4) == 0) machine.link_mb_per_s = 1 + below(100'000);
+  if (below(4) == 0) machine.plan_ns = below(100'000);
+  CostModel cost =
+      make_cost_model(machine, shape_of(config.dims), config.dims.block_rows,
+                      CostScope::kForwardBackward, below(3) == 0 ? 128 * (1 + below(200)) : 0);
+  if (below(6) == 0) {
+    for (uint64_t* value : {&cost.block_ps, &cost.weight_bytes, &cost.gradient_bytes,
+                            &cost.round_ns, &cost.plan_ns, &cost.copy_latency_ns}) {
+      if (below(3) == 0) *value <<= below(40);
+    }
+  }
+  return cost;
+}
+
 inline PlanConfig any_config(Rng& rng) {
   const auto below = [&rng](uint32_t bound) { return static_cast<int32_t>(rng.below(bound)); };
   constexpr int32_t kExperts[] = {1, 2, 7, 16, 33, 60, 64, 100, 128, 160, 256, 256, 384, 1024};
@@ -113,9 +132,7 @@ inline PlanConfig any_config(Rng& rng) {
   if (below(4) == 0) config.min_rows_per_replica = 1 + below(400);
   if (below(8) == 0) config.min_forward_rows = below(100'000);
   any_tables(config, rng);
-  config.cost =
-      make_cost_model(machine_model("h200"), shape_of(config.dims), config.dims.block_rows,
-                      CostScope::kForwardBackward, below(3) == 0 ? 128 * (1 + below(200)) : 0);
+  config.cost = any_cost(config, rng);
   return config;
 }
 

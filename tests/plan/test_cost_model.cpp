@@ -277,6 +277,9 @@ TEST(CostModel, SixtyFourBitsHoldWhatALayerTakesButNotEverything) {
     EXPECT_FALSE(fits(member, uint64_t{1} << (bits + 2))) << bits;
     EXPECT_FALSE(fits(member, kMaxNs));
   }
+  CostTimes long_copies = cost_times(round_model());
+  long_copies.copy_in_ps = uint64_t{1} << 62;
+  EXPECT_FALSE(fits_in_64_bits(long_copies, 1 << 20, 0)) << "the pre-gate asks what a copy costs";
 }
 
 TEST(CostModel, TimesAreRoundedUpAndSaturate) {

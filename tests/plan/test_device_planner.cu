@@ -63,6 +63,7 @@ class Comparison {
     loads_[i].upload(step.rows);
   }
   size_t num_replicas() const { return num_replicas_; }
+  size_t num_kept() const { return num_kept_; }
 
  private:
   void check(const Step& step, std::span<const std::byte> bytes, const DevicePlanReport& report) {
@@ -92,6 +93,7 @@ class Comparison {
         << " replicas, search " << plan.header().search_id << ", on the device "
         << reinterpret_cast<const PlanHeader*>(bytes.data())->search_id;
     num_replicas_ += static_cast<size_t>(plan.num_replicas());
+    num_kept_ += static_cast<size_t>(plan.num_replicas() - plan.header().num_copies);
     EXPECT_TRUE(std::all_of(bytes.begin() + static_cast<ptrdiff_t>(plan.bytes().size()),
                             bytes.end(), [](std::byte b) { return b == std::byte{0xcd}; }))
         << "written behind the plan";
@@ -105,7 +107,26 @@ class Comparison {
   DeviceArray<DevicePlanReport> reports_;
   std::vector<DeviceArray<int32_t>> loads_, residents_;
   size_t num_replicas_ = 0;
+  size_t num_kept_ = 0;
 };
+
+// What a step's plan leaves in the slots of every rank: some in another order, some twice. Nothing
+// where there is no legal plan.
+std::vector<int32_t> slots_left_by(Planner& host, const Step& step, Rng& rng) {
+  const PlanDims& dims = host.config().dims;
+  Plan plan;
+  PlanReport report;
+  host.plan(LoadTable(dims.num_ranks, dims.num_experts, step.rows), step.resident, plan, report);
+  if (plan.empty()) return {};
+  std::vector<int32_t> slots(plan.slot_expert().begin(), plan.slot_expert().end());
+  const int32_t s = dims.replica_slots;
+  for (int32_t rank = 0; rank < dims.num_ranks; ++rank) {
+    int32_t* const of_rank = slots.data() + static_cast<size_t>(rank) * s;
+    std::rotate(of_rank, of_rank + rng.below(static_cast<uint32_t>(s)), of_rank + s);
+    if (rng.below(8) == 0) of_rank[rng.below(static_cast<uint32_t>(s))] = of_rank[0];
+  }
+  return slots;
+}
 
 TEST(DevicePlanner, RandomTablesGiveTheHostsBytes) {
   MF_NEEDS_GPUS(1);
@@ -172,9 +193,54 @@ INSTANTIATE_TEST_SUITE_P(
                     std::tuple(PlannerKind::kMegaflux, Objective::kForward, 64, 2),
                     std::tuple(PlannerKind::kMegaflux, Objective::kBackward, 8, 2),
                     std::tuple(PlannerKind::kMegaflux, Objective::kCost, 16, 2),
+                    std::tuple(PlannerKind::kMegaflux, Objective::kCost, 64, 2),
                     std::tuple(PlannerKind::kPaper, Objective::kForward, 8, 2),
                     std::tuple(PlannerKind::kPaper, Objective::kForward, 64, 1),
                     std::tuple(PlannerKind::kQuota, Objective::kForward, 8, 2)));
+
+// Where the slots of one step are what the next one finds, replicas keep theirs: those of the same
+// loads all of them, those of others some; shuffled, and with a double in a rank.
+TEST(DevicePlanner, SlotsThatHoldWhatIsWantedKeepIt) {
+  MF_NEEDS_GPUS(1);
+  Rng rng(23);
+  size_t num_kept = 0;
+  for (int c = 0; c < by_size(60, 4, 400); ++c) {
+    SCOPED_TRACE("configuration " + std::to_string(c));
+    PlanConfig config = any_config(rng);
+    config.planner = PlannerKind::kMegaflux;
+    config.dims.replica_slots = std::max(config.dims.replica_slots, 1);
+    const std::unique_ptr<Planner> host = make_planner(config);
+    std::vector<Step> steps;
+    for (int i = 0; i < 8; ++i) {
+      Step step = any_step(config, rng);
+      if (i % 2 == 1) step.rows = steps.back().rows;
+      if (i > 0) step.resident = slots_left_by(*host, steps.back(), rng);
+      steps.push_back(std::move(step));
+    }
+    Comparison comparison(config, std::move(steps));
+    comparison.run();
+    num_kept += comparison.num_kept();
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(num_kept, 100u) << "nothing is kept";
+}
+
+// The pre-gate asks what a copy costs though there is no slot for one.
+TEST(DevicePlanner, CopiesThatTakeLongerThan64BitsSayAreWeighedAlike) {
+  MF_NEEDS_GPUS(1);
+  PlanConfig config;
+  config.dims = {4, 2, 0, 1};
+  config.objective = Objective::kCost;
+  config.cost = CostModel{.block_ps = 1,
+                          .weight_bytes = uint64_t{1} << 62,
+                          .link_bytes_per_us = 1,
+                          .pre_gate_ns = 1,
+                          .copy_latency_ns = 1};
+  for (config.dims.replica_slots = 0; config.dims.replica_slots < 3; ++config.dims.replica_slots) {
+    Comparison comparison(config, {{{4000, 0, 0, 0, 0, 0, 0, 0}, {}}});
+    comparison.run();
+  }
+}
 
 TEST(DevicePlanner, ReplayedGraphPlansWhatTheLoadsSayNow) {
   MF_NEEDS_GPUS(1);

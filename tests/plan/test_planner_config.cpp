@@ -151,6 +151,9 @@ TEST(PlannerConfig, the_hash_sees_every_field) {
       [](PlanConfig& c) {
         c.cost = CostModel{.block_ps = 1, .link_bytes_per_us = 1, .pool_blocks = 9};
       },
+      [](PlanConfig& c) {
+        c.cost = CostModel{.block_ps = 1, .link_bytes_per_us = 1, .send_bytes_per_us = 2};
+      },
   };
   std::vector<uint64_t> hashes = {config_hash(base_config())};
   for (const auto& change : changes) {
@@ -167,6 +170,10 @@ TEST(PlannerConfig, the_hash_sees_every_field) {
   spelled_out.base_blocks.assign(4, 0);
   spelled_out.speed.assign(4, 1024);
   EXPECT_EQ(config_hash(spelled_out), hashes[0]) << "defaults hash like the tables they stand for";
+  spelled_out.cost = CostModel{.block_ps = 1, .link_bytes_per_us = 3, .send_bytes_per_us = 3};
+  PlanConfig link_stands_for_both = spelled_out;
+  link_stands_for_both.cost->send_bytes_per_us = 0;
+  EXPECT_EQ(config_hash(spelled_out), config_hash(link_stands_for_both));
 }
 
 void expect_legal(int32_t num_experts, int32_t num_ranks, int32_t slots, PlannerKind kind) {

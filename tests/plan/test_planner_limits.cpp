@@ -56,6 +56,7 @@ PlanConfig extreme_config(Rng& rng) {
                             .weight_bytes = cost(),
                             .gradient_bytes = cost(),
                             .link_bytes_per_us = 1 + cost(),
+                            .send_bytes_per_us = cost(),
                             .plan_ns = cost(),
                             .pre_gate_ns = cost(),
                             .copy_latency_ns = cost(),

@@ -26,6 +26,7 @@ CostModel any_cost(Rng& rng) {
           .weight_bytes = rng.below(100'000'000),
           .gradient_bytes = rng.below(2) * rng.below(100'000'000),
           .link_bytes_per_us = 1 + rng.below(400'000),
+          .send_bytes_per_us = rng.below(2) * rng.below(400'000),
           .plan_ns = rng.below(20'000),
           .pre_gate_ns = rng.below(2'000),
           .copy_latency_ns = rng.below(3'000),

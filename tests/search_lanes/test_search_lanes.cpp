@@ -107,7 +107,7 @@ std::vector<int64_t> any_totals(const PlanConfig& config, Rng& rng) {
 void expect_equal_members(const DomainProblem& problem, int round, Rng& rng) {
   const auto member = static_cast<int32_t>(rng.below(kNumMembers));
   expect_equal_searches(problem, [&](auto& state) {
-    const MemberSearch search = second_search(member, problem.tau, 2 * problem.tau, round % 2 == 0);
+    const MemberSearch search = member_search(member, problem.tau, 2 * problem.tau, round % 2 == 0);
     if (search.target >= 0) run_member(search, state);
     shorten(state);
   });

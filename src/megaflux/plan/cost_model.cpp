@@ -13,9 +13,14 @@ namespace {
 constexpr int64_t kMinGflops = 10;
 constexpr int64_t kMaxFixedNs = 1'000'000'000;
 
-void check_field(const char* name, int64_t value, int64_t least, int64_t most) {
-  MF_CHECK(value >= least && value <= most, "machine: ", name, ": ", value, " is outside [", least,
-           ", ", most, "]");
+struct Field {
+  const char* name;
+  int64_t value, least, most;
+};
+
+void check_field(const std::string& where, const Field& field) {
+  MF_CHECK(field.value >= field.least && field.value <= field.most, where, ": ", field.name, ": ",
+           field.value, " is outside [", field.least, ", ", field.most, "]");
 }
 
 }  // namespace
@@ -25,14 +30,16 @@ MachineModel machine_model(const std::string& name) {
   return MachineModel{};
 }
 
-void check_machine(const MachineModel& machine) {
-  check_field("gflops", machine.gflops, kMinGflops, kMaxMachineRate);
-  check_field("link_mb_per_s", machine.link_mb_per_s, 1, kMaxMachineRate);
-  check_field("send_mb_per_s", machine.send_mb_per_s, 0, kMaxMachineRate);
-  check_field("plan_ns", machine.plan_ns, 0, kMaxFixedNs);
-  check_field("pre_gate_ns", machine.pre_gate_ns, 0, kMaxFixedNs);
-  check_field("copy_latency_ns", machine.copy_latency_ns, 0, kMaxFixedNs);
-  check_field("round_ns", machine.round_ns, 0, kMaxFixedNs);
+void check_machine(const MachineModel& machine, const std::string& where) {
+  for (const Field& field : {Field{"gflops", machine.gflops, kMinGflops, kMaxMachineRate},
+                             Field{"link_mb_per_s", machine.link_mb_per_s, 1, kMaxMachineRate},
+                             Field{"send_mb_per_s", machine.send_mb_per_s, 0, kMaxMachineRate},
+                             Field{"plan_ns", machine.plan_ns, 0, kMaxFixedNs},
+                             Field{"pre_gate_ns", machine.pre_gate_ns, 0, kMaxFixedNs},
+                             Field{"copy_latency_ns", machine.copy_latency_ns, 0, kMaxFixedNs},
+                             Field{"round_ns", machine.round_ns, 0, kMaxFixedNs}}) {
+    check_field(where, field);
+  }
 }
 
 CostModel make_cost_model(const MachineModel& machine, const LayerShape& shape, int32_t block_rows,

@@ -1,10 +1,10 @@
 // CostModel: predicted time of a layer under a plan, in integers, so that every rank and device
 // decides alike.
 //
-// The prediction counts what a plan can change: compute of the slowest rank, replica weights over
-// the link in both directions, the part of a transfer that hides behind owned blocks, the gradient
-// reduction of a backward pass, extra rounds of a rank whose rows exceed its pool, and the planner
-// itself. Dispatch and combine move the same rows under every plan and are left out.
+// The prediction counts what a plan can change: compute of the slowest rank, replica weights into
+// their hosts and out of their owners, the part of a transfer that hides behind owned blocks, the
+// gradient reduction of a backward pass, extra rounds of a rank whose rows exceed its pool, and the
+// planner itself. Dispatch and combine move the same rows under every plan and are left out.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct MachineModel {
 
 // Throws kBadInput with the list of known names.
 MachineModel machine_model(const std::string& name);
-// Throws kBadInput naming the field, the value and the limit.
-void check_machine(const MachineModel& machine);
+// Throws kBadInput naming the field, the value and the limit behind `where`.
+void check_machine(const MachineModel& machine, const std::string& where = "machine");
 
 // Which passes one plan serves.
 enum class CostScope : uint8_t { kForward, kForwardBackward };

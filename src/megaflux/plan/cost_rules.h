@@ -9,12 +9,14 @@
 //   layer    = max over ranks of rank, + plan
 //
 // What comes in delays the rank's own blocks unless owned blocks hide it; what goes out runs beside
-// the rank's compute and only bounds it from below. A rank's time is rounded up to nanoseconds.
-// Products are taken in 128 bits and a sum beyond 64 bits is UINT64_MAX, so predictions grow with
-// every cost. Where no product can pass 64 bits (fits_in_64_bits), Number = uint64_t gives the same
-// in far fewer instructions.
+// the rank's compute and only bounds it from below. What one replica takes is rounded up to whole
+// picoseconds, a rank's time to nanoseconds. Products are taken in 128 bits; a time of one thing
+// beyond 64 bits of picoseconds, and a rank's beyond 64 bits of nanoseconds, is the most there is,
+// so predictions grow with every cost. Where no product can pass 64 bits (fits_in_64_bits), Number
+// = uint64_t gives the same in far fewer instructions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -49,10 +51,6 @@ MF_HOST_DEVICE inline uint64_t ceil_saturated(Wide numerator, uint64_t denominat
   return low + (high != 0 && low != kMost);
 }
 
-MF_HOST_DEVICE inline uint64_t ceil_saturated(uint64_t numerator, uint64_t denominator) {
-  return ceil_div(numerator, denominator);
-}
-
 // A CostModel as predictions take it, so that a rank's device multiplies and adds.
 struct CostTimes {
   uint64_t block_ps = 0;
@@ -67,10 +65,14 @@ struct CostTimes {
   int64_t pool_blocks = 0;
 };
 
-// The rates must not be 0.
+// What leaves a rank a microsecond.
+inline uint64_t send_rate(const CostModel& cost) {
+  return cost.send_bytes_per_us > 0 ? cost.send_bytes_per_us : cost.link_bytes_per_us;
+}
+
+// The link's rate must not be 0.
 inline CostTimes cost_times(const CostModel& cost) {
-  const uint64_t link = cost.link_bytes_per_us;
-  const uint64_t send = cost.send_bytes_per_us > 0 ? cost.send_bytes_per_us : link;
+  const uint64_t link = cost.link_bytes_per_us, send = send_rate(cost);
   const auto ps = [](uint64_t bytes, uint64_t bytes_per_us) {
     return ceil_saturated(Wide(bytes) * 1'000'000, bytes_per_us);
   };
@@ -87,45 +89,53 @@ inline CostTimes cost_times(const CostModel& cost) {
 }
 
 // Do all products and sums of predictions stay below 2^64, in a domain of at most `blocks` blocks
-// and `replicas` replicas?
+// and `replicas` replicas? The pre-gate asks for one, slots or none.
 inline bool fits_in_64_bits(const CostTimes& cost, uint64_t blocks, uint64_t replicas) {
   constexpr Wide kMost = Wide(1) << 60;
   const Wide replica_ps =
       Wide(cost.copy_in_ps) + cost.copy_out_ps + cost.gradient_in_ps + cost.gradient_out_ps;
   return Wide(blocks) * cost.block_ps <= kMost && Wide(blocks) * cost.round_ps <= kMost &&
-         replica_ps * replicas <= kMost && cost.latency_ps <= kMost &&
+         replica_ps * std::max<uint64_t>(replicas, 1) <= kMost && cost.latency_ps <= kMost &&
          (Wide(cost.plan_ns) + cost.pre_gate_ns) * 1000 <= kMost;
 }
 
 template <typename Number>
-MF_HOST_DEVICE inline Number times(int64_t count, uint64_t ps) {
+MF_HOST_DEVICE inline Number product_ps(int64_t count, uint64_t ps) {
   return Number(static_cast<uint64_t>(count)) * ps;
+}
+
+// Nanoseconds, rounded up.
+MF_HOST_DEVICE inline uint64_t to_ns(Wide ps) {
+  return ceil_saturated(ps, 1000);
+}
+MF_HOST_DEVICE inline uint64_t to_ns(uint64_t ps) {
+  return ceil_div(ps, uint64_t{1000});
 }
 
 // What comes in and is not hidden by owned blocks.
 template <typename Number = Wide>
 MF_HOST_DEVICE inline Number exposed_ps(const CostTimes& cost, const RankCost& rank) {
-  const Number incoming = times<Number>(rank.copies_in, cost.copy_in_ps) +
-                          times<Number>(rank.replicas_out, cost.gradient_in_ps) +
+  const Number incoming = product_ps<Number>(rank.copies_in, cost.copy_in_ps) +
+                          product_ps<Number>(rank.replicas_out, cost.gradient_in_ps) +
                           (rank.copies_in > 0 ? cost.latency_ps : 0);
-  const Number cover = times<Number>(rank.owned_blocks, cost.block_ps);
+  const Number cover = product_ps<Number>(rank.owned_blocks, cost.block_ps);
   return incoming > cover ? incoming - cover : 0;
 }
 
 // Predicted nanoseconds of one rank, without the planner's own time.
 template <typename Number = Wide>
 MF_HOST_DEVICE inline uint64_t rank_time_ns(const CostTimes& cost, const RankCost& rank) {
-  const Number outgoing = times<Number>(rank.copies_out, cost.copy_out_ps) +
-                          times<Number>(rank.replicas_in, cost.gradient_out_ps) +
+  const Number outgoing = product_ps<Number>(rank.copies_out, cost.copy_out_ps) +
+                          product_ps<Number>(rank.replicas_in, cost.gradient_out_ps) +
                           (rank.copies_out > 0 ? cost.latency_ps : 0);
   const Number computing =
-      times<Number>(rank.finish_blocks, cost.block_ps) + exposed_ps<Number>(cost, rank);
+      product_ps<Number>(rank.finish_blocks, cost.block_ps) + exposed_ps<Number>(cost, rank);
   const Number busy = computing > outgoing ? computing : outgoing;
   int64_t refills = 0;
   if (cost.pool_blocks > 0 && rank.load_blocks > cost.pool_blocks) {
     refills = ceil_div(rank.load_blocks, cost.pool_blocks) - 1;
   }
-  return ceil_saturated(busy + times<Number>(refills, cost.round_ps), uint64_t{1000});
+  return to_ns(busy + product_ps<Number>(refills, cost.round_ps));
 }
 
 // By how much a search makes a head longer. The head itself runs in either case.
@@ -157,7 +167,7 @@ template <typename Number = Wide>
 MF_HOST_DEVICE inline bool pre_gate_refuses(const CostTimes& cost, const PreGateFacts& facts) {
   const RankCost host = {.owned_blocks = facts.cover_blocks, .copies_in = 1};
   const Number copy_ps = facts.copy_is_free ? 0 : exposed_ps<Number>(cost, host);
-  return times<Number>(facts.gain_blocks, cost.block_ps) <=
+  return product_ps<Number>(facts.gain_blocks, cost.block_ps) <=
          Number(search_ns(cost)) * 1000 + copy_ps;
 }
 

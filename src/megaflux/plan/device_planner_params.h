@@ -60,13 +60,12 @@ struct DevicePlannerParams {
   int32_t rank_words = 1;    // 64-bit words of a set of a domain's ranks
   int32_t num_searches = 1;  // that fit in shared memory side by side
   uint32_t shared_bytes = 0;
-  // Into shared memory (place_memory); the last two into that of a search.
+  // Into shared memory (place_memory); holders_offset into that of a search.
   uint32_t resident_offset = 0;
   uint32_t least_offset = 0;
   uint32_t search_offset = 0;
   uint32_t search_bytes = 0;
   uint32_t holders_offset = 0;
-  uint32_t asks_offset = 0;
 
   // In device memory.
   const DeviceDomain* domains = nullptr;  // [num_domains]

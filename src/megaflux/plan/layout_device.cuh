@@ -122,8 +122,9 @@ __device__ inline void write_empty(int32_t rank, int32_t num_drafts, PlannerMemo
   }
 }
 
-// What slot_resident says of a slot until all replicas have theirs.
-enum SlotState : uint8_t { kHoldsNothing, kKeepsReplica, kHoldsAnother };
+// What slot_resident says of a slot until all replicas have theirs. That a replica is kept stays in
+// the plan, as 1.
+enum SlotState : uint8_t { kHoldsNothing = 0, kKeepsReplica = 1, kHoldsAnother = 2 };
 
 // Whether slot q, which holds slot_expert[q], keeps it: the rank's lowest slot with an expert that
 // the plan wants there.

@@ -11,6 +11,7 @@
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/plan/baselines/placement_planner.h"
 #include "megaflux/plan/baselines/row_baseline.h"
+#include "megaflux/plan/cost_rules.h"
 #include "megaflux/plan/domain_planner.h"
 
 namespace megaflux {
@@ -160,8 +161,8 @@ uint64_t config_hash(const PlanConfig& config) {
     const CostModel& cost = *config.cost;
     for (const uint64_t value :
          {cost.block_ps, cost.weight_bytes, cost.gradient_bytes, cost.link_bytes_per_us,
-          cost.send_bytes_per_us, cost.plan_ns, cost.pre_gate_ns, cost.copy_latency_ns,
-          cost.round_ns, static_cast<uint64_t>(cost.pool_blocks)}) {
+          send_rate(cost), cost.plan_ns, cost.pre_gate_ns, cost.copy_latency_ns, cost.round_ns,
+          static_cast<uint64_t>(cost.pool_blocks)}) {
       hasher.add64(value);
     }
   }

@@ -93,7 +93,7 @@ __device__ bool gate_refuses(const DevicePlannerParams& params, const int32_t* r
   }
   is_held = __any_sync(kWholeWarp, is_held);
   const int64_t unit = Lanes::kIsUniform ? 1 : params.units;
-  return pre_gate_refuses<typename Lanes::CostNumber>(
+  return pre_gate_refuses<CostNumber<Lanes>>(
       params.cost, {.gain_blocks = ceil_div(max(int64_t{0}, step.finish - step.tau), unit),
                     .cover_blocks = cover / unit,
                     .copy_is_free = is_held || !step.is_uniform});

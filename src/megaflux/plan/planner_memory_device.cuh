@@ -60,6 +60,7 @@ struct alignas(16) RankAsks {
   int32_t moved_in = 0;  // blocks
 };
 static_assert(kMaxDeviceRanks * kMaxDeviceSlots < 1 << 16);
+static_assert(sizeof(RankAsks) <= sizeof(SearchReplica));
 
 // Shared memory of the block: this, at fixed places so that addresses are constants, and behind it
 // what depends on E, P and s.
@@ -124,11 +125,13 @@ struct alignas(16) PlannerMemory {
     memory.more_holders = at<uint64_t>(begin + params.holders_offset);
     return memory;
   }
-  // Of this warp's search, [ranks of the domain]; there only with the cost objective.
+  // Of this warp's search, [ranks of the domain]: in the room for notes, which are written and read
+  // while nothing is scored.
   template <class Lanes>
   __device__ RankAsks* asks(const DevicePlannerParams& params) {
-    return at<RankAsks>(params.search_offset + threadIdx.x / 32 * params.search_bytes +
-                        params.asks_offset);
+    const auto warp = static_cast<int32_t>(threadIdx.x / 32);
+    SearchReplica* const replicas = search<Lanes>(params, warp).replicas;
+    return reinterpret_cast<RankAsks*>(replicas + params.num_places * params.dims.replica_slots);
   }
 
  private:
@@ -158,9 +161,6 @@ inline void place_memory(DevicePlannerParams& params) {
   take(sizeof(SearchReplica) * replicas);
   params.holders_offset = take(sizeof(uint64_t) * experts * (params.rank_words - 1));
   params.holders_offset -= params.search_offset;
-  const bool has_asks = params.objective == Objective::kCost;
-  params.asks_offset = take(has_asks ? sizeof(RankAsks) * most_ranks(params.lanes) : 0);
-  params.asks_offset -= params.search_offset;
   params.search_bytes = static_cast<uint32_t>(end) - params.search_offset;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "megaflux/plan/candidate.h"
 #include "megaflux/plan/cost_rules.h"
@@ -20,6 +21,10 @@ __device__ inline MemberRange members_of(const DevicePlannerParams& params) {
   return first_wave(params.planner == PlannerKind::kPaper,
                     params.objective == Objective::kBackward);
 }
+
+// Of predicted times: narrow lanes are chosen where 64 bits hold them.
+template <class Lanes>
+using CostNumber = std::conditional_t<sizeof(typename Lanes::Key) == 4, uint64_t, Wide>;
 
 // Counts what the search's replicas ask of every rank. Whole warp.
 template <class Lanes>
@@ -64,7 +69,7 @@ __device__ RankCost rank_cost(const DevicePlannerParams& params, const ProblemVi
 template <class Lanes, class CostOf>
 __device__ uint64_t predict_ns(const DevicePlannerParams& params, const ProblemView& problem,
                                const CostOf& cost_of) {
-  using Number = typename Lanes::CostNumber;
+  using Number = CostNumber<Lanes>;
   uint64_t slowest = 0;
   MF_UNROLL(1)
   for (int32_t r = Lanes::first(); r < problem.num_ranks; r += Lanes::kCount) {
@@ -75,8 +80,9 @@ __device__ uint64_t predict_ns(const DevicePlannerParams& params, const ProblemV
   const auto high = __reduce_max_sync(kWholeWarp, static_cast<uint32_t>(slowest >> 32));
   const bool is_slowest = static_cast<uint32_t>(slowest >> 32) == high;
   const auto low = __reduce_max_sync(kWholeWarp, is_slowest ? static_cast<uint32_t>(slowest) : 0u);
-  return ceil_saturated(Number(static_cast<uint64_t>(high) << 32 | low) + params.cost.plan_ns,
-                        uint64_t{1});
+  const Number layer_ns = Number(static_cast<uint64_t>(high) << 32 | low) + params.cost.plan_ns;
+  if constexpr (sizeof(Number) == 8) return layer_ns;
+  return ceil_saturated(layer_ns, 1);
 }
 
 template <class Lanes>
@@ -229,7 +235,7 @@ __device__ bool run_search(const DevicePlannerParams& params, int32_t member,
   }
   const int64_t tau = state.problem().tau;
   const bool is_forward = params.objective == Objective::kForward;
-  const MemberSearch search = second_search(member, tau, round.best, is_forward);
+  const MemberSearch search = member_search(member, tau, round.best, is_forward);
   if (search.target < 0) return false;
   run_member(search, state);
   return true;
@@ -295,8 +301,8 @@ __device__ bool needs_second_wave(const DevicePlannerParams& params, const Probl
                                   const uint32_t* scores) {
   if constexpr (Lanes::kHasCosts) {
     if (params.objective == Objective::kCost) {
-      return another_wave_may_pay<typename Lanes::CostNumber>(
-          params.cost, best_objective<Lanes>(scores), problem.tau);
+      return another_wave_may_pay<CostNumber<Lanes>>(params.cost, best_objective<Lanes>(scores),
+                                                     problem.tau);
     }
   }
   return best_reached<Lanes>(scores) > static_cast<uint64_t>(problem.accepted);

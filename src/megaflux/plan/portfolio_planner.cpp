@@ -48,7 +48,7 @@ void PortfolioPlanner::run_second_wave() {
   const bool is_forward = config().objective == Objective::kForward;
   const auto best = static_cast<int64_t>(best_.objective);
   for (int32_t member = kSecondWave.begin; member < kSecondWave.end; ++member) {
-    const MemberSearch search = second_search(member, tau, best, is_forward);
+    const MemberSearch search = member_search(member, tau, best, is_forward);
     if (search.target < 0) continue;
     run_member(search, state_);
     consider(member);
@@ -80,7 +80,7 @@ DomainSolution PortfolioPlanner::solve(const DomainProblem& problem) {
                            best_.objective <= static_cast<uint64_t>(problem.tau);
   if (!is_balanced && problem.replica_slots > 0) {
     for (int32_t member = members_.begin; member < members_.end; ++member) {
-      run_member(member_search(member, problem.tau, config().objective == Objective::kForward),
+      run_member(member_search(member, problem.tau, 0, config().objective == Objective::kForward),
                  state_);
       consider(member);
     }

@@ -96,7 +96,8 @@ class Calibrator {
   MachineModel measure() {
     const BlockTime block = measure_block();
     MachineModel machine = {.name = ""};
-    measure_links(machine);
+    measure_link(machine);
+    measure_send(machine);
     measure_heads(machine);
     machine.gflops = rate_of(block);
     check_machine(machine);
@@ -145,13 +146,13 @@ class Calibrator {
     return memory_.back().data();
   }
 
-  // Of each rank, or of rank 0 alone, the first `copies` experts that have rows.
-  std::vector<int32_t> first_experts(int32_t copies, bool of_rank_0) const {
+  // Of each rank the first `copies` experts that have rows.
+  std::vector<int32_t> first_experts(int32_t copies) const {
     std::vector<int32_t> experts, taken(config_.plan.dims.num_ranks);
     for (int32_t e = 0; e < config_.plan.dims.num_experts; ++e) {
       const int32_t owner = config_.plan.owner_of[e];
       const bool has_rows = balanced_.loads.totals()[e] > 0;
-      if ((of_rank_0 && owner != 0) || taken[owner] == copies || !has_rows) continue;
+      if (taken[owner] == copies || !has_rows) continue;
       ++taken[owner];
       experts.push_back(e);
     }
@@ -162,28 +163,33 @@ class Calibrator {
   std::vector<DraftReplica> ring(int32_t copies) const {
     const int32_t num_ranks = config_.plan.dims.num_ranks;
     std::vector<DraftReplica> replicas;
-    for (const int32_t e : first_experts(copies, false)) {
+    for (const int32_t e : first_experts(copies)) {
       const int32_t host = (config_.plan.owner_of[e] + num_ranks - 1) % num_ranks;
       replicas.push_back({.expert = e, .rank = host, .num_blocks = 1});
     }
     return replicas;
   }
 
-  // How many ranks may host an expert of rank 0, each of which needs a block of it.
-  int32_t num_receivers() const {
+  std::vector<int32_t> first_of_rank_0(int32_t copies) const {
+    std::vector<int32_t> experts = first_experts(copies);
+    std::erase_if(experts, [this](int32_t e) { return config_.plan.owner_of[e] != 0; });
+    return experts;
+  }
+
+  // How many ranks can host each of these, a block of it each.
+  int32_t num_hosts(std::span<const int32_t> experts) const {
     int32_t least = config_.plan.dims.num_ranks - 1;
-    for (const int32_t e : first_experts(config_.plan.dims.replica_slots, true)) {
+    for (const int32_t e : experts) {
       least = std::min(least, balanced_.loads.blocks(e, config_.plan.dims.block_rows));
     }
-    return std::max(least, 1);
+    return least;
   }
 
   // So many ranks behind rank 0 host experts of it.
-  std::vector<DraftReplica> fan(int32_t copies) const {
-    const int32_t num_receivers = this->num_receivers();
+  std::vector<DraftReplica> fan(int32_t copies, int32_t num_hosts) const {
     std::vector<DraftReplica> replicas;
-    for (const int32_t e : first_experts(copies, true)) {
-      for (int32_t host = 1; host <= num_receivers; ++host) {
+    for (const int32_t e : first_of_rank_0(copies)) {
+      for (int32_t host = 1; host <= num_hosts; ++host) {
         replicas.push_back({.expert = e, .rank = host, .num_blocks = 1});
       }
     }
@@ -270,24 +276,33 @@ class Calibrator {
       more.push_back(most > 1 ? (all - one) / (most - 1) : one - none);
       first.push_back(one - none - more.back());
     }
-    return {.more_ns = std::max(median(more), 1.0), .first_ns = std::max(median(first), 0.0)};
+    return {.more_ns = median(more), .first_ns = std::max(median(first), 0.0)};
   }
 
-  void measure_links(MachineModel& machine) {
-    const std::vector<int32_t> owned =
-        owned_experts(config_.plan.owner_of, config_.plan.dims.num_ranks);
-    const auto rate_of = [&](int32_t copies, double ns) {
-      const double bytes = static_cast<double>(config_.shape.expert_bytes()) * copies;
-      return std::clamp<int64_t>(std::llround(bytes * 1e3 / ns), 1, kMaxMachineRate);
-    };
-    const int32_t slots = config_.plan.dims.replica_slots;
-    const CopyTime in = measure_copy(std::min(slots, std::ranges::min(owned)),
-                                     [this](int32_t copies) { return ring(copies); });
-    machine.link_mb_per_s = rate_of(1, in.more_ns);
-    machine.copy_latency_ns = std::llround(in.first_ns);
-    const CopyTime out =
-        measure_copy(std::min(slots, owned[0]), [this](int32_t copies) { return fan(copies); });
-    machine.send_mb_per_s = rate_of(num_receivers(), out.more_ns);
+  // A copy that takes no time is a measurement that failed: check_machine refuses the rate.
+  int64_t bytes_per_us(int32_t copies, double ns) const {
+    return std::llround(static_cast<double>(config_.shape.expert_bytes()) * copies * 1e3 /
+                        std::max(ns, 1e-3));
+  }
+
+  void measure_link(MachineModel& machine) {
+    const int32_t most = std::min(
+        config_.plan.dims.replica_slots,
+        std::ranges::min(owned_experts(config_.plan.owner_of, config_.plan.dims.num_ranks)));
+    const CopyTime copy = measure_copy(most, [this](int32_t copies) { return ring(copies); });
+    machine.link_mb_per_s = bytes_per_us(1, copy.more_ns);
+    machine.copy_latency_ns = std::llround(copy.first_ns);
+  }
+
+  // Where no two ranks can pull from one, or no time shows, the link's rate stands for it.
+  void measure_send(MachineModel& machine) {
+    const std::vector<int32_t> experts = first_of_rank_0(config_.plan.dims.replica_slots);
+    const int32_t hosts = num_hosts(experts);
+    if (experts.empty() || hosts < 2) return;
+    const CopyTime copy = measure_copy(static_cast<int32_t>(experts.size()),
+                                       [&](int32_t copies) { return fan(copies, hosts); });
+    const int64_t rate = bytes_per_us(hosts, copy.more_ns);
+    if (rate >= 1 && rate <= kMaxMachineRate) machine.send_mb_per_s = rate;
   }
 
   double head_ns(const Step& step) {

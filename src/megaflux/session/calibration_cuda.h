@@ -11,7 +11,9 @@
 //                    placement: what the slowest rank pays for one more block, which is what a
 //                    plan saves
 //   link_mb_per_s    the transfer of n replicas a rank against that of one, all ranks at once
-//   send_mb_per_s    the same with rank 0 as the owner of all, from which the others pull at once
+//   send_mb_per_s    the same with rank 0 as the owner of all, from which as many ranks pull at
+//   once
+//                    as its experts have blocks for; 0, the link's, if fewer than 2 can
 //   copy_latency_ns  what such a transfer takes beyond its bytes, less an empty one; 0 where a rank
 //                    owns one expert alone, and link_mb_per_s has it inside
 //   plan_ns          a head whose planner searches

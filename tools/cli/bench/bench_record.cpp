@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "cli/json_output.h"
+#include "cli/plan/plan_tables.h"
 #include "megaflux/base/check.h"
 
 namespace megaflux::cli {
@@ -33,7 +34,12 @@ void add_members(const Figure& figure, const std::string& case_name, const Bench
   record[source.place_key] = source.place;
   record["commit"] = source.commit;
   record["command"] = source.command;
-  if (!source.machine.empty()) record["machine"] = Json::parse(source.machine);
+  if (source.machine) record["machine"] = machine_json(*source.machine);
+}
+
+// A machine may be named after a file, whose name is any bytes.
+std::string text_of(const Json& record) {
+  return record.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -42,7 +48,7 @@ std::string bench_line(const Figure& figure, const std::string& case_name,
                        const BenchSource& source) {
   Json record = {{"schema", "megaflux.result/1"}};
   add_members(figure, case_name, source, record);
-  return record.dump() + "\n";
+  return text_of(record) + "\n";
 }
 
 void append_result(const std::string& path, const Figure& figure, const std::string& case_name,
@@ -52,7 +58,7 @@ void append_result(const std::string& path, const Figure& figure, const std::str
   add_members(figure, case_name, source, record);
   errno = 0;
   std::ofstream file(path, std::ios::binary | std::ios::app);
-  file << record.dump() << '\n' << std::flush;
+  file << text_of(record) << '\n' << std::flush;
   MF_CHECK(file.good(), "--out: ", path, " did not take the result: ", std::strerror(errno));
 }
 

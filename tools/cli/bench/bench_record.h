@@ -2,8 +2,11 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "megaflux/plan/cost_model.h"
 
 // The parser's header is large; only the files that define options include it.
 namespace CLI {
@@ -31,7 +34,7 @@ struct BenchSource {
   std::string place;
   std::string commit;
   std::string command;
-  std::string machine = {};  // JSON object of the machine that predictions are made for; or none
+  std::optional<MachineModel> machine = {};  // that the figure's plan was predicted for
 };
 
 std::string bench_line(const Figure& figure, const std::string& case_name,

@@ -68,6 +68,10 @@ std::string case_of_side(const GpuBenchOptions& options, const ForwardSide& side
       options.is_real() ? "real" : "virtual");
 }
 
+bool is_predicted(const ForwardSide& side) {
+  return side.run.plan.objective == Objective::kCost;
+}
+
 // layer_ms of every side that has a name among the cases, then the ratios and the hidden fraction.
 std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardReport& report) {
   std::vector<FigureLine> lines;
@@ -76,11 +80,13 @@ std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardRe
     const std::vector<double>& ms = report.figures.runs[i].ms;
     lines.push_back(
         {{.name = "layer_ms", .unit = "ms", .value = simulate::percentile(ms, 50), .samples = &ms},
-         case_of_side(options, report.sides[i])});
+         case_of_side(options, report.sides[i]),
+         is_predicted(report.sides[i])});
   }
   for (const ForwardRatio& ratio : report.ratios) {
     lines.push_back({{.name = ratio.name, .unit = "x", .value = ratio.value, .pairs = &ratio.pairs},
-                     case_of_side(options, report.sides[0])});
+                     case_of_side(options, report.sides[0]),
+                     is_predicted(report.sides[0])});
   }
   // Ranks that share a device copy inside its memory: that hides behind nothing.
   if (report.hidden && options.is_real()) {
@@ -88,7 +94,8 @@ std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardRe
                       .unit = "x",
                       .value = report.hidden->value,
                       .triples = &report.hidden->triples},
-                     case_of_side(options, report.sides[0])});
+                     case_of_side(options, report.sides[0]),
+                     is_predicted(report.sides[0])});
   }
   return lines;
 }
@@ -151,6 +158,8 @@ ExitCode run_forward_bench(const ForwardOptions& options,
   const ForwardBenchCase bench_case = make_case(options, sides);
   const size_t num_runs = options.is_serving ? 1 : bench_case.runs.size();
   require_memory("bench forward", forward_needs(bench_case, num_runs, device.num_sms));
+  // Before minutes of measuring, in which files may change.
+  const BenchSource source = gpu_source(bench, device, arguments);
   write_routes(options, request, routes);
   if (options.is_serving) {
     serve_forward(bench_case, std::cin, std::cout);
@@ -169,7 +178,7 @@ ExitCode run_forward_bench(const ForwardOptions& options,
                              .ratios = std::move(ratios),
                              .hidden = std::move(hidden)};
   if (!is_stdout(bench.json_target)) print_forward(bench, report);
-  write_figures(bench, lines_of(bench, report), gpu_source(bench, device, arguments));
+  write_figures(bench, lines_of(bench, report), source);
   return ExitCode::kOk;
 }
 

@@ -101,21 +101,27 @@ RouteSet bench_routes(const GpuBenchOptions& options, const RouteRequest& reques
 
 BenchSource gpu_source(const GpuBenchOptions& options, const GpuDevice& device,
                        const std::vector<std::string>& arguments) {
-  const bool is_predicted = parse_objective(options.plan.objective) == Objective::kCost;
   return {.place_key = "gpu_uuid",
           .place = device.uuid,
           .commit = options.commit,
           .command = command_line(arguments),
-          .machine = is_predicted ? machine_text(read_machine(options.plan.machine)) : ""};
+          .machine = read_machine(options.plan.machine)};
 }
 
 void write_figures(const GpuBenchOptions& options, const std::vector<FigureLine>& lines,
                    const BenchSource& source) {
+  BenchSource unpredicted = source;
+  unpredicted.machine.reset();
+  const auto source_of = [&](const FigureLine& line) -> const BenchSource& {
+    return line.is_predicted ? source : unpredicted;
+  };
   std::string text;
-  for (const FigureLine& line : lines) text += bench_line(line.figure, line.case_name, source);
+  for (const FigureLine& line : lines) {
+    text += bench_line(line.figure, line.case_name, source_of(line));
+  }
   write_text("--json", options.json_target, text);
   for (const FigureLine& line : lines) {
-    append_result(options.results_file, line.figure, line.case_name, source);
+    append_result(options.results_file, line.figure, line.case_name, source_of(line));
   }
 }
 

@@ -57,6 +57,7 @@ BenchSource gpu_source(const GpuBenchOptions& options, const GpuDevice& device,
 struct FigureLine {
   Figure figure;
   std::string case_name;
+  bool is_predicted = false;  // its plan minimises predicted time, which depends on a machine
 };
 void write_figures(const GpuBenchOptions& options, const std::vector<FigureLine>& lines,
                    const BenchSource& source);

@@ -23,6 +23,7 @@
 #include "megaflux/moe/owner_table.h"
 #include "megaflux/moe/route_family.h"
 #include "megaflux/moe/work_list.h"
+#include "megaflux/plan/cost_rules.h"
 
 namespace megaflux::cli {
 namespace {
@@ -107,6 +108,9 @@ void print_machine(const CalibrateOptions& options, const MachineModel& machine)
   fmt::print(
       "weights of a replica      {:>9.2f} us  {:.0f} GB/s, and {:.2f} us for the first byte\n",
       copy_us, in(machine.link_mb_per_s, 1e3), in(machine.copy_latency_ns, 1e3));
+  const double sent_us = in(cost.weight_bytes, static_cast<double>(send_rate(cost)));
+  fmt::print("the same, out of its owner{:>9.2f} us  {:.0f} GB/s where several pull\n", sent_us,
+             in(cost.weight_bytes, 1e3 * sent_us));
   fmt::print("a head that searches      {:>9.2f} us\n", in(machine.plan_ns, 1e3));
   fmt::print("one that does not         {:>9.2f} us\n", in(machine.pre_gate_ns, 1e3));
   fmt::print("a fresh replica pays from {:>9.0f} blocks on, if nothing hides its weights\n",

@@ -182,21 +182,21 @@ MachineModel parse_machine(std::string_view text, const std::string& path) {
   const auto fields = nlohmann::json::parse(text, nullptr, false);
   MF_CHECK(!fields.is_discarded(), "machine: ", path, " is no JSON");
   const MachineModel machine = machine_of(fields, path);
-  try {
-    check_machine(machine);
-  } catch (const Error& error) {
-    constexpr std::string_view kPrefix = "machine: ";
-    const std::string field = std::string(error.what()).substr(kPrefix.size());
-    throw Error(error.code(), std::string(kPrefix) + path + ": " + field);
-  }
+  check_machine(machine, "machine: " + path);
   return machine;
 }
 
-std::string machine_text(const MachineModel& machine) {
+nlohmann::ordered_json machine_json(const MachineModel& machine) {
   nlohmann::ordered_json fields = {{"name", machine.name}};
   for (const MachineField& field : kMachineFields) fields[field.key] = machine.*field.value;
+  return fields;
+}
+
+std::string machine_text(const MachineModel& machine) {
   // A name may be no text in UTF-8, which JSON has to be.
-  return fields.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return machine_json(machine).dump(2, ' ', false,
+                                    nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 MachineModel read_machine(const std::string& name_or_path) {

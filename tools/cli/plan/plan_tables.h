@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +49,9 @@ std::vector<uint8_t> parse_inactive(const std::string& text, int32_t num_ranks);
 // unless it gives one.
 MachineModel parse_machine(std::string_view text, const std::string& path);
 
-// The same text with all fields; parse_machine reads it back.
+// All its fields, as a machine file has them.
+nlohmann::ordered_json machine_json(const MachineModel& machine);
+// The same as text; parse_machine reads it back.
 std::string machine_text(const MachineModel& machine);
 
 // A name that megaflux knows, or else a JSON file with fields of MachineModel; fields left out keep

@@ -67,9 +67,10 @@ struct MemberSearch {
   int32_t most_late = INT32_MAX;  // ranks after what is accepted with which it is worth levelling
 };
 
-// A member of the first wave, or of the paper's. Forward, a plan of the first wave that is far from
+// A member whose target needs tau alone. Forward, a plan of the first wave that is far from
 // what is accepted is given up: others are there, and if none of them is, the second wave follows.
-MF_HOST_DEVICE constexpr MemberSearch member_search(int32_t member, int64_t tau, bool is_forward) {
+MF_HOST_DEVICE constexpr MemberSearch search_near_tau(int32_t member, int64_t tau,
+                                                      bool is_forward) {
   MemberSearch search;
   search.is_paper = member >= kFirstPaper && member < kFirstSecond;
   if (search.is_paper) {
@@ -87,12 +88,12 @@ MF_HOST_DEVICE constexpr MemberSearch member_search(int32_t member, int64_t tau,
   return search;
 }
 
-// A member of the second wave. Forward, slots are short there, so what matters is how many blocks
-// each of them carries, and a target that can be met exactly. Target -1: another member has it
-// already. `best` is the objective of the first wave.
-MF_HOST_DEVICE constexpr MemberSearch second_search(int32_t member, int64_t tau, int64_t best,
+// How a member searches. The last members of a forward plan are run where slots are short: what
+// matters is how many blocks each of them carries, and a target that can be met exactly. They alone
+// read `best`, the objective of the first wave. Target -1: another member has it already.
+MF_HOST_DEVICE constexpr MemberSearch member_search(int32_t member, int64_t tau, int64_t best,
                                                     bool is_forward) {
-  if (member < kFirstSecond || !is_forward) return member_search(member, tau, is_forward);
+  if (member < kFirstSecond || !is_forward) return search_near_tau(member, tau, is_forward);
   MemberSearch search;
   search.donors = DonorRule::kLargestExpert;
   search.target = target_between(tau, best, member);

@@ -41,7 +41,8 @@ struct SearchMemory {
   SearchExpert* experts = nullptr;  // [num_experts]
   uint64_t* more_holders =
       nullptr;  // [num_experts, rank_words - 1] holders of the ranks from 64 on
-  // [2 R s] in the order of opening; dropped ones stay, and behind them is room for notes.
+  // [2 R s] in the order of opening; dropped ones stay, and behind the R s that there can be is
+  // room for as many notes, or for who scores the search.
   SearchReplica* replicas = nullptr;
 };
 

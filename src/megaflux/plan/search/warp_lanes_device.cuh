@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "megaflux/plan/cost_rules.h"
 #include "megaflux/plan/search/lanes.h"
 
 namespace megaflux {
@@ -44,8 +43,6 @@ __device__ inline uint64_t warp_sum(uint64_t value) {
 template <int32_t kRanksPerLane, typename Number, bool kUniform, bool kCosts, bool kPlain>
 struct WarpLanes : Keys<Number, 10> {
   using Key = Number;
-  // For predicted times (cost_rules.h).
-  using CostNumber = std::conditional_t<sizeof(Number) == 4, uint64_t, Wide>;
   static constexpr int32_t kCount = 32;
   static constexpr bool kIsUniform = kUniform;
   static constexpr bool kIsPlain = kPlain;
