@@ -1,7 +1,5 @@
 #include "cli/gpu/gpu_backend.h"
 
-#include <algorithm>
-
 #include "megaflux/base/check.h"
 #include "megaflux/base/math.h"
 #include "megaflux/comm/device_context.h"
@@ -38,20 +36,6 @@ void check_dealing(int32_t num_ranks, int32_t num_devices) {
            ", a device hosts at least one rank");
   MF_CHECK(ceil_div(num_ranks, num_devices) <= kMaxLocalRanks, "--devices: ", num_devices,
            " for --ranks ", num_ranks, ", a device hosts at most ", kMaxLocalRanks);
-}
-
-std::vector<int32_t> deal_ranks(int32_t num_ranks, int32_t num_devices) {
-  std::vector<int32_t> device_of;
-  for (int32_t rank = 0; rank < num_ranks; ++rank) {
-    device_of.push_back(rank * num_devices / num_ranks);
-  }
-  return device_of;
-}
-
-int32_t most_hosted(std::span<const int32_t> device_of) {
-  std::vector<int32_t> hosted(std::ranges::max(device_of) + 1);
-  for (const int32_t device : device_of) ++hosted[device];
-  return std::ranges::max(hosted);
 }
 
 }  // namespace megaflux::cli
