@@ -91,7 +91,8 @@ class OnGpus(ProgramTest):
         self.rejected("bench", "forward", "--sides", "fixed,idle", words=["--sides", "idle", "ungated", "second ideal"])
         self.rejected("bench", "forward", "--sides", "fixed", "--serve", words=["--sides", "fixed", "--serve"])
         self.rejected("bench", "forward", "--sides", "ungated", words=["--sides", "ungated", "--objective forward"])
-        self.rejected("bench", "forward", "--slots", 0, "--sides", "staged", words=["--sides", "staged", "--slots 0"])
+        for side in ("staged", "fixed"):
+            self.rejected("bench", "forward", "--slots", 0, "--sides", side, words=["--sides", side, "--slots 0"])
         self.rejected("bench", "forward", "--planner", "fixed", "--sides", "fixed", words=["--sides", "fixed", "--planner fixed"])
         self.rejected("bench", "forward", "--ranks", 1, "--sides", "second ideal", words=["--sides", "second", "--ranks 1"])
 

@@ -255,6 +255,8 @@ RC_GTEST_PROP(CostModelProperty, SixtyFourBitsSayTheSameWhereTheyHoldAll, ()) {
             another_wave_may_pay(times, best, rank.finish_blocks));
   const PreGateFacts facts = {.gain_blocks = *rc::gen::inRange<int64_t>(0, kBlocks),
                               .cover_blocks = rank.owned_blocks,
+                              .most_blocks = *rc::gen::inRange<int64_t>(1000, kBlocks),
+                              .least_blocks = *rc::gen::inRange<int64_t>(0, 1000),
                               .copy_is_free = *rc::gen::arbitrary<bool>()};
   RC_ASSERT(pre_gate_refuses<uint64_t>(times, facts) == pre_gate_refuses(times, facts));
 }

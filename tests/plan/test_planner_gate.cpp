@@ -58,6 +58,18 @@ TEST(PlannerGate, replicates_when_the_gain_is_large) {
   EXPECT_EQ(planned.report.predicted_fixed_ns, 300'000u + 20'000u);
 }
 
+TEST(PlannerGate, rounds_that_balance_saves_are_worth_a_search) {
+  PlanConfig config = cost_config();
+  EXPECT_EQ(plan_once(config, hot_loads(115)).report.gate, GateDecision::kPreGate);
+  config.cost->pool_blocks = 105;  // rank 0 fills its pool twice, under balance nobody does
+  config.cost->round_ns = 50'000;
+  const Planned planned = plan_once(config, hot_loads(115));
+  EXPECT_EQ(planned.report.gate, GateDecision::kReplicate);
+  EXPECT_LT(planned.report.predicted_ns, planned.report.predicted_fixed_ns);
+  config.cost->pool_blocks = 60;  // then too all fill it twice
+  EXPECT_EQ(plan_once(config, hot_loads(115)).report.gate, GateDecision::kPreGate);
+}
+
 TEST(PlannerGate, a_link_too_slow_for_any_copy_keeps_fixed_placement) {
   PlanConfig config = cost_config();
   config.cost->plan_ns = 0;

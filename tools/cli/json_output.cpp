@@ -30,9 +30,13 @@ void check_output(const std::string& option, const std::string& path) {
            " cannot be written");
 }
 
+std::string json_text(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 void write_json(const std::string& target, const Json& value) {
   if (target.empty()) return;
-  write_text("--json", target, value.dump(2) + "\n");
+  write_text("--json", target, json_text(value, 2) + "\n");
 }
 
 void write_text(const std::string& option, const std::string& target, const std::string& text) {

@@ -21,6 +21,10 @@ void check_output(const std::string& option, const std::string& path);
 // Writes `value`, indented by two blanks, and a newline. An empty target writes nothing.
 void write_json(const std::string& target, const Json& value);
 
+// Of any strings: bytes that are no UTF-8, as names of files may have, become U+FFFD. `indent` -1:
+// one line.
+std::string json_text(const Json& value, int indent);
+
 // Writes `text` as it is, with the same targets.
 void write_text(const std::string& option, const std::string& target, const std::string& text);
 

@@ -112,6 +112,12 @@ MF_HOST_DEVICE inline uint64_t to_ns(uint64_t ps) {
   return ceil_div(ps, uint64_t{1000});
 }
 
+// How often a rank fills its pool again.
+MF_HOST_DEVICE inline int64_t num_refills(const CostTimes& cost, int64_t load_blocks) {
+  if (cost.pool_blocks == 0 || load_blocks <= cost.pool_blocks) return 0;
+  return ceil_div(load_blocks, cost.pool_blocks) - 1;
+}
+
 // What comes in and is not hidden by owned blocks.
 template <typename Number = Wide>
 MF_HOST_DEVICE inline Number exposed_ps(const CostTimes& cost, const RankCost& rank) {
@@ -131,10 +137,7 @@ MF_HOST_DEVICE inline uint64_t rank_time_ns(const CostTimes& cost, const RankCos
   const Number computing =
       product_ps<Number>(rank.finish_blocks, cost.block_ps) + exposed_ps<Number>(cost, rank);
   const Number busy = computing > outgoing ? computing : outgoing;
-  int64_t refills = 0;
-  if (cost.pool_blocks > 0 && rank.load_blocks > cost.pool_blocks) {
-    refills = ceil_div(rank.load_blocks, cost.pool_blocks) - 1;
-  }
+  const int64_t refills = num_refills(cost, rank.load_blocks);
   return to_ns(busy + product_ps<Number>(refills, cost.round_ps));
 }
 
@@ -155,19 +158,25 @@ MF_HOST_DEVICE inline bool another_wave_may_pay(const CostTimes& cost, uint64_t 
 // What a pre-gate knows of a step, in blocks of the cost model.
 struct PreGateFacts {
   int64_t gain_blocks = 0;    // largest finish of fixed placement above tau
-  int64_t cover_blocks = 0;   // most owned blocks of a rank
+  int64_t cover_blocks = 0;   // most owned blocks of a rank, rounded down
+  int64_t most_blocks = 0;    // the same, rounded up: the largest load of fixed placement
+  int64_t least_blocks = 0;   // some rank has so many under any plan
   bool copy_is_free = false;  // a slot holds an expert already, or ranks differ in speed or work
 };
 
-// Before any search: even if all ranks finished at tau, would that pay for searching and for the
-// copy that is hidden best, the one into the rank with most owned blocks? The copy counts as free
-// where a slot holds an expert already, and where ranks differ in speed or other work: their cover
-// is no longer a number of blocks, and a gate must not refuse what could pay.
+// Before any search: even if all ranks finished at tau, with as few rounds of their pools as that
+// takes, would that pay for searching and for the copy that is hidden best, the one into the rank
+// with most owned blocks? The copy counts as free where a slot holds an expert already, and where
+// ranks differ in speed or other work: their cover is no longer a number of blocks, and a gate must
+// not refuse what could pay.
 template <typename Number = Wide>
 MF_HOST_DEVICE inline bool pre_gate_refuses(const CostTimes& cost, const PreGateFacts& facts) {
   const RankCost host = {.owned_blocks = facts.cover_blocks, .copies_in = 1};
   const Number copy_ps = facts.copy_is_free ? 0 : exposed_ps<Number>(cost, host);
-  return product_ps<Number>(facts.gain_blocks, cost.block_ps) <=
+  const int64_t rounds =
+      num_refills(cost, facts.most_blocks) - num_refills(cost, facts.least_blocks);
+  return product_ps<Number>(facts.gain_blocks, cost.block_ps) +
+             product_ps<Number>(rounds, cost.round_ps) <=
          Number(search_ns(cost)) * 1000 + copy_ps;
 }
 

@@ -32,6 +32,8 @@ bool DomainPlanner::pre_gate_refuses(std::span<const int32_t> resident) const {
   return megaflux::pre_gate_refuses(
       cost_times(*config_.cost), {.gain_blocks = ceil_div(std::max<int64_t>(0, finish - tau), unit),
                                   .cover_blocks = cover / unit,
+                                  .most_blocks = ceil_div(cover, unit),
+                                  .least_blocks = is_uniform ? tau / unit : 0,
                                   .copy_is_free = is_held || !is_uniform});
 }
 

@@ -96,6 +96,8 @@ __device__ bool gate_refuses(const DevicePlannerParams& params, const int32_t* r
   return pre_gate_refuses<CostNumber<Lanes>>(
       params.cost, {.gain_blocks = ceil_div(max(int64_t{0}, step.finish - step.tau), unit),
                     .cover_blocks = cover / unit,
+                    .most_blocks = ceil_div(int64_t{cover}, unit),
+                    .least_blocks = step.is_uniform ? step.tau / unit : 0,
                     .copy_is_free = is_held || !step.is_uniform});
 }
 

@@ -15,6 +15,7 @@
 #include "cli/doctor/machine_probe.h"
 #include "cli/json_output.h"
 #include "cli/plan/plan_options.h"
+#include "cli/plan/plan_tables.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/text_format.h"
@@ -85,12 +86,19 @@ void print_table(const BenchOptions& options, const FiguresByE& by_experts) {
   fmt::print("\n");
 }
 
+// That plans with costs are predicted for.
+std::optional<MachineModel> machine_of(const PlanOptions& plan) {
+  if (parse_objective(plan.objective) != Objective::kCost) return std::nullopt;
+  return read_machine(plan.machine);
+}
+
 std::string json_lines(const BenchOptions& options, const FiguresByE& by_experts,
                        const std::vector<std::string>& arguments) {
   const BenchSource source{.place_key = "cpu",
                            .place = probe_cpu().model,
                            .commit = options.commit,
-                           .command = command_line(arguments)};
+                           .command = command_line(arguments),
+                           .machine = machine_of(options.plan)};
   std::string lines;
   for (const auto& [num_experts, f] : by_experts) {
     const std::string case_name =

@@ -37,18 +37,13 @@ void add_members(const Figure& figure, const std::string& case_name, const Bench
   if (source.machine) record["machine"] = machine_json(*source.machine);
 }
 
-// A machine may be named after a file, whose name is any bytes.
-std::string text_of(const Json& record) {
-  return record.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace
 
 std::string bench_line(const Figure& figure, const std::string& case_name,
                        const BenchSource& source) {
   Json record = {{"schema", "megaflux.result/1"}};
   add_members(figure, case_name, source, record);
-  return text_of(record) + "\n";
+  return json_text(record, -1) + "\n";
 }
 
 void append_result(const std::string& path, const Figure& figure, const std::string& case_name,
@@ -58,7 +53,7 @@ void append_result(const std::string& path, const Figure& figure, const std::str
   add_members(figure, case_name, source, record);
   errno = 0;
   std::ofstream file(path, std::ios::binary | std::ios::app);
-  file << text_of(record) << '\n' << std::flush;
+  file << json_text(record, -1) << '\n' << std::flush;
   MF_CHECK(file.good(), "--out: ", path, " did not take the result: ", std::strerror(errno));
 }
 

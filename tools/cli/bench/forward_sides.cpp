@@ -70,9 +70,8 @@ bool has_side(const PlanConfig& planned, const std::string& name) {
   if (name == "planned" || name == "ideal") return true;
   if (planned.dims.num_ranks == 1) return false;
   if (name == "second ideal") return true;
-  if (planned.planner == PlannerKind::kFixed) return false;
-  if (name == "fixed") return true;
-  const bool has_replicas = planned.dims.replica_slots > 0;
+  const bool has_replicas =
+      planned.planner != PlannerKind::kFixed && planned.dims.replica_slots > 0;
   return has_replicas && (name != "ungated" || planned.objective == Objective::kCost);
 }
 

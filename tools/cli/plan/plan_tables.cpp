@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/json_output.h"
 #include "cli/options.h"
 #include "cli/plan/owners_file.h"
+#include "cli/text_format.h"
 #include "megaflux/base/check.h"
 #include "megaflux/trace/whole_file.h"
 
@@ -79,7 +81,7 @@ MachineModel machine_of(const nlohmann::json& fields, const std::string& path) {
       continue;
     }
     const auto* const field = std::ranges::find(kMachineFields, key, &MachineField::key);
-    MF_CHECK(field != std::end(kMachineFields), "machine: ", path, ": '", key,
+    MF_CHECK(field != std::end(kMachineFields), "machine: ", path, ": '", printable(key),
              "' is unknown, one of name|gflops|link_mb_per_s|send_mb_per_s|plan_ns|pre_gate_ns|"
              "copy_latency_ns|round_ns expected");
     MF_CHECK(value.is_number_integer(), "machine: ", path, ": ", key, ": ", shown(value),
@@ -180,7 +182,9 @@ std::vector<uint8_t> parse_inactive(const std::string& text, int32_t num_ranks) 
 
 MachineModel parse_machine(std::string_view text, const std::string& path) {
   const auto fields = nlohmann::json::parse(text, nullptr, false);
-  MF_CHECK(!fields.is_discarded(), "machine: ", path, " is no JSON");
+  // The parser takes a zero byte for the end.
+  MF_CHECK(!fields.is_discarded() && text.find('\0') == text.npos, "machine: ", path,
+           " is no JSON");
   const MachineModel machine = machine_of(fields, path);
   check_machine(machine, "machine: " + path);
   return machine;
@@ -193,10 +197,7 @@ nlohmann::ordered_json machine_json(const MachineModel& machine) {
 }
 
 std::string machine_text(const MachineModel& machine) {
-  // A name may be no text in UTF-8, which JSON has to be.
-  return machine_json(machine).dump(2, ' ', false,
-                                    nlohmann::ordered_json::error_handler_t::replace) +
-         "\n";
+  return json_text(machine_json(machine), 2) + "\n";
 }
 
 MachineModel read_machine(const std::string& name_or_path) {
