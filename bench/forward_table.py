@@ -33,6 +33,7 @@ GATED_ROUTES = ("balanced", "near", "hot-1.5", "zipf-k3", "zipf-k6", "real-extre
 PARTS = ("shapes", "decode", "skew", "gate")
 GATE_IS_RIGHT = 0.99  # of the better choice's time
 GATE_RATIO = re.compile(r"^gate_ratio ([\d.]+)$", re.M)
+GATE_PLAN = re.compile(r"^gate_plan (.+)$", re.M)
 
 
 def layer(hidden, inter, experts, tokens):
@@ -105,11 +106,13 @@ def run_case(command, args):
     return ended.out, why
 
 
-def gate_summary(ratios):
-    """`ratios` by command."""
-    right = sum(ratio >= GATE_IS_RIGHT for ratio in ratios.values())
-    wrong = [f"  {ratio:.4f}  {command}" for command, ratio in ratios.items() if ratio < GATE_IS_RIGHT]
-    return "\n".join([f"\nThe gate was right to a per cent in {right} of {len(ratios)} cells."] + wrong)
+def gate_summary(cells):
+    """`cells`: ratio and plan by command. Times of one plan differ by more than a per cent: the plan says what was decided."""
+    right = sum(ratio >= GATE_IS_RIGHT for ratio, _ in cells.values())
+    decided = sum(plan.endswith(", the better one") for _, plan in cells.values())
+    wrong = [f"  {ratio:.4f}  {plan}: {command}" for command, (ratio, plan) in cells.items() if ratio < GATE_IS_RIGHT]
+    return "\n".join([f"\nThe gate was right to a per cent in {right} of {len(cells)} cells, and took the better choice's plan in "
+                      f"{decided}."] + wrong)
 
 
 def parse_arguments():
@@ -151,7 +154,8 @@ def main():
             if why:
                 print(why, flush=True)
             if ratio := GATE_RATIO.search(text):
-                gate[shlex.join(command)] = float(ratio[1])
+                plan = GATE_PLAN.search(text)
+                gate[shlex.join(command)] = float(ratio[1]), plan[1] if plan else "unknown"
             num_failed += why.startswith("failed")
         if gate:
             print(gate_summary(gate))

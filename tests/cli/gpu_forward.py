@@ -61,6 +61,7 @@ class Forwards(NeedsGpu):
         self.assertAlmostEqual(times[better][0] / times[planned][0], record["value"])
         for word in ("planned", "fixed", "ungated"):
             self.assertIn(word, shown)
+        self.assertRegex(shown, "(?m)^gate_plan ((fixed|ungated), (not )?the better one|of its own)$")
         self.assertNotRegex(shown, "(?m)^(second )?ideal ")
 
     def test_one_rank_and_fixed_placement_have_less_to_compare(self):

@@ -178,9 +178,10 @@ else:
     assert open(arguments["--machine"]).read() == arguments["--hidden"]
     assert arguments["--sides"] == "fixed,ungated" and arguments["--objective"] == "cost"
     print("gate_ratio", 0.98 if arguments["--tokens"] == "256" and arguments["--route"] == "near" else 0.99)
+    print("gate_plan", "of its own" if arguments["--route"] == "near" else "ungated, the better one")
 """
         text = self.table("--parts", "gate", body=body)
-        self.assertIn("right to a per cent in 48 of 51 cells", text)
+        self.assertIn("right to a per cent in 48 of 51 cells, and took the better choice's plan in 42.", text)
         self.assertEqual(3, len([line for line in text.splitlines() if line.startswith("  0.9800  ") and "near" in line]))
 
     def test_the_gate_is_not_judged_by_what_is_missing(self):

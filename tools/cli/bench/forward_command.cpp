@@ -168,6 +168,7 @@ ExitCode run_forward_bench(const ForwardOptions& options,
   ForwardBenchFigures figures = bench_forward(bench_case);
   std::vector<ForwardRatio> ratios = ratios_of(sides, figures);
   std::optional<HiddenFraction> hidden = hidden_of(sides, figures);
+  std::optional<std::string> gate_plan = gate_plan_of(sides, figures);
   const ForwardReport report{.title = case_of_side(bench, sides[0]),
                              .device_name = device.name,
                              .shape = bench_case.shape,
@@ -176,6 +177,7 @@ ExitCode run_forward_bench(const ForwardOptions& options,
                              .sides = sides,
                              .figures = std::move(figures),
                              .ratios = std::move(ratios),
+                             .gate_plan = std::move(gate_plan),
                              .hidden = std::move(hidden)};
   if (!is_stdout(bench.json_target)) print_forward(bench, report);
   write_figures(bench, lines_of(bench, report), source);

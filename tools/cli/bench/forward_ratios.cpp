@@ -12,12 +12,18 @@ constexpr std::pair<const char*, const char*> kNamedRatios[] = {{"fixed", "skew_
                                                                 {"staged", "pipelined_over_staged"},
                                                                 {"second ideal", "ideal_fraction"}};
 
-const std::vector<double>* times_of(std::span<const ForwardSide> sides,
-                                    const ForwardBenchFigures& figures, const std::string& name) {
+const ForwardRunFigures* run_of(std::span<const ForwardSide> sides,
+                                const ForwardBenchFigures& figures, const std::string& name) {
   for (size_t i = 0; i < sides.size(); ++i) {
-    if (sides[i].name == name) return &figures.runs[i].ms;
+    if (sides[i].name == name) return &figures.runs[i];
   }
   return nullptr;
+}
+
+const std::vector<double>* times_of(std::span<const ForwardSide> sides,
+                                    const ForwardBenchFigures& figures, const std::string& name) {
+  const ForwardRunFigures* const run = run_of(sides, figures, name);
+  return run == nullptr ? nullptr : &run->ms;
 }
 
 double least(const std::vector<double>& values) {
@@ -55,6 +61,22 @@ std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
     ratios.back().value = least(better) / least(planned);
   }
   return ratios;
+}
+
+std::optional<std::string> gate_plan_of(std::span<const ForwardSide> sides,
+                                        const ForwardBenchFigures& figures) {
+  const ForwardRunFigures* const fixed = run_of(sides, figures, "fixed");
+  const ForwardRunFigures* const ungated = run_of(sides, figures, "ungated");
+  if (fixed == nullptr || ungated == nullptr) return std::nullopt;
+  const Plan& plan = figures.runs[0].plan;
+  const bool is_ungated = plan.header().hash == ungated->plan.header().hash;
+  const bool fixed_leads = least(fixed->ms) <= least(ungated->ms);
+  // Without replicas both may be one plan.
+  if (plan.num_replicas() == 0 && (fixed_leads || !is_ungated)) {
+    return fixed_leads ? "fixed, the better one" : "fixed, not the better one";
+  }
+  if (!is_ungated) return "of its own";
+  return fixed_leads ? "ungated, not the better one" : "ungated, the better one";
 }
 
 std::optional<HiddenFraction> hidden_of(std::span<const ForwardSide> sides,

@@ -36,6 +36,12 @@ struct HiddenFraction {
 std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
                                     const ForwardBenchFigures& figures);
 
+// Whose plan the gate has taken, where fixed and ungated were measured: "fixed, the better one", by
+// the least times; "ungated, not the better one"; or "of its own". Of the better one's plan,
+// gate_ratio says what the head costs and how far two measurements of one plan differ.
+std::optional<std::string> gate_plan_of(std::span<const ForwardSide> sides,
+                                        const ForwardBenchFigures& figures);
+
 // Nothing where no weights move, or where moving them took no time that shows.
 std::optional<HiddenFraction> hidden_of(std::span<const ForwardSide> sides,
                                         const ForwardBenchFigures& figures);

@@ -84,6 +84,7 @@ void print_forward(const GpuBenchOptions& options, const ForwardReport& report) 
   for (const ForwardRatio& ratio : report.ratios) {
     fmt::print("{} {:.4f}\n", ratio.name, ratio.value);
   }
+  if (report.gate_plan) fmt::print("gate_plan {}\n", *report.gate_plan);
   print_exposed(report);
   if (report.hidden) fmt::print("hidden_fraction {:.4f}\n", report.hidden->value);
 }

@@ -20,6 +20,7 @@ struct ForwardReport {
   std::vector<ForwardSide> sides;
   ForwardBenchFigures figures;  // a run a side
   std::vector<ForwardRatio> ratios;
+  std::optional<std::string> gate_plan;  // where fixed and ungated were measured
   std::optional<HiddenFraction> hidden;  // where the plan moves weights
 };
 
