@@ -7,7 +7,7 @@ Parts, all of them unless --parts names some:
   decode  two ranks, 1 to 256 tokens a rank
   skew    eight ranks on the devices, E = 256, the skewed route families; replicas resident and pulled
   gate    eight ranks, three shapes, 256 to 4096 tokens, even to skewed: is the gate, calibrated first, as good as the
-          better one of fixed placement and of replicas at any cost?
+          better one of fixed placement and of replicas at any cost? 17 minutes on one H200; --gate-tokens takes a part
 A case that fails is named and the others go on; status 1 says that there was one. A case that does not fit is "not run:
 memory". Standard library only; the stock side takes the python3 that has PyTorch (--python).
 """
@@ -51,11 +51,11 @@ def gate_cases(bench, args, scratch):
         machine = f"{scratch}/{'_'.join(map(str, shape))}.json"
         yield [args.program, "calibrate", "--ranks", 8, "--devices", min(args.devices, 8), *layer(*shape, 4096),
                "--out", machine]
-        for tokens in GATED_TOKENS:
+        for tokens in args.gate_tokens:
             for route in GATED_ROUTES:
                 if route != "zipf-k6" or shape[2] >= 96:
                     yield bench(8, *layer(*shape, tokens), *routing(route, shape[2], scratch), "--objective", "cost",
-                                "--machine", machine, "--sides", "fixed,ungated", "--replays", 6)
+                                "--machine", machine, "--sides", "fixed,ungated", "--replays", args.gate_replays)
 
 
 def cases(args, scratch):
@@ -120,6 +120,10 @@ def parse_arguments():
     parser.add_argument("program", help="megaflux, of a build of preset cuda")
     parser.add_argument("--devices", type=int, default=1, help="GPUs; ranks share them if they are fewer")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--gate-tokens", nargs="+", type=int, choices=GATED_TOKENS, default=GATED_TOKENS,
+                        help="rows of the gate's table, so that calls can share them")
+    parser.add_argument("--gate-replays", type=int, default=20,
+                        help="samples of a placement: the least of few is a matter of the device's power (decision 0015)")
     parser.add_argument("--data", default=ROOT / "data", help="folder of the recorded counts")
     parser.add_argument("--python", default="python3", help="that has PyTorch")
     parser.add_argument("--deadline", type=int, default=300, help="seconds a case may take")
@@ -127,9 +131,9 @@ def parse_arguments():
     parser.add_argument("--out", help="file that lines are appended to")
     parser.add_argument("--dry-run", action="store_true", help="say what would run")
     args = parser.parse_args()
-    for name in ("devices", "deadline"):
+    for name in ("devices", "deadline", "gate_replays"):
         if getattr(args, name) < 1:
-            parser.error(f"--{name}: {getattr(args, name)} is below 1, the least")
+            parser.error(f"--{name.replace('_', '-')}: {getattr(args, name)} is below 1, the least")
     for counts in cell_runner.COUNTS.values():
         if not (pathlib.Path(args.data) / counts).is_file():
             parser.error(f"--data: there is no {counts} in {args.data}")

@@ -184,6 +184,11 @@ else:
         self.assertIn("right to a per cent in 48 of 51 cells, and took the better choice's plan in 42.", text)
         self.assertEqual(3, len([line for line in text.splitlines() if line.startswith("  0.9800  ") and "near" in line]))
 
+    def test_a_part_of_the_gates_table(self):
+        text = self.table("--dry-run", "--parts", "gate", "--gate-tokens", "256", "--gate-replays", "7")
+        self.assertEqual((17, 17), (text.count("--tokens 256 "), text.count("--replays 7 ")))
+        self.assertIn("--gate-replays: 0 is below 1", self.table("--dry-run", "--gate-replays", "0", status=2))
+
     def test_the_gate_is_not_judged_by_what_is_missing(self):
         calibrating = "if sys.argv[1] != 'calibrate': sys.exit('it ran without a machine file')\n"
         for body, failed in ((calibrating + "sys.exit(2)", "failed: status 2"),
