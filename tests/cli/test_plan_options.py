@@ -1,8 +1,9 @@
 """Every option of `megaflux plan` changes the plan in the way it promises."""
 
 import json
+import subprocess
 
-from program import ProgramTest, call
+from program import PROGRAM, ProgramTest, call, environment
 
 # Two domains of four ranks; domain 0 has nearly all rows. Two experts a rank.
 LOPSIDED = "800,640,400,320,240,160,80,40,20,10,20,10,20,10,20,10"
@@ -85,6 +86,14 @@ class PlanOptions(ProgramTest):
         slow = self.write("machine.json", json.dumps({"link_mb_per_s": 335000, "send_mb_per_s": 2000}))
         plans = [self.plan("--objective", "cost", *SHAPE, *machine, loads=hot_owner) for machine in ((), ("--machine", slow))]
         self.assertGreater(plans[0]["replicas"], plans[1]["replicas"])
+
+    def test_a_machine_comes_through_a_pipe(self):
+        """`run` asks for the machine twice."""
+        run = ["run", "--route", "zipf-k3", "--experts", 8, "--topk", 2, "--ranks", 2, "--tokens", 64, "--hidden", 64, "--inter", 64,
+               "--objective", "cost", "--json", "-", "--machine", "/dev/stdin"]
+        done = subprocess.run([PROGRAM, *map(str, run)], input='{"name": "piped"}', capture_output=True, text=True,
+                              env=environment(), timeout=300)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
 
     def test_a_file_called_like_a_machine_is_not_that_machine(self):
         (self.folder / "h200").write_text("no machine")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/json_output.h"
@@ -203,11 +204,16 @@ std::string machine_text(const MachineModel& machine) {
 MachineModel read_machine(const std::string& name_or_path) {
   // The default of every command: a file that is called so must not change what they predict.
   if (name_or_path == MachineModel{}.name) return {};
+  // Commands ask more than once, and all must find the same: a pipe is read once, and a file may
+  // change meanwhile.
+  static std::map<std::string, MachineModel> read;
+  if (const auto found = read.find(name_or_path); found != read.end()) return found->second;
   std::error_code ignored;
   const bool is_file = std::filesystem::exists(name_or_path, ignored);
   try {
     if (!is_file) return machine_model(name_or_path);
-    return parse_machine(read_text("machine", name_or_path), name_or_path);
+    const std::string text = read_text("machine", name_or_path);
+    return read.emplace(name_or_path, parse_machine(text, name_or_path)).first->second;
   } catch (const Error& error) {
     // The library speaks of the machine; here it is an option.
     throw Error(error.code(),

@@ -54,8 +54,8 @@ nlohmann::ordered_json machine_json(const MachineModel& machine);
 // The same as text; parse_machine reads it back.
 std::string machine_text(const MachineModel& machine);
 
-// A name that megaflux knows, or else a JSON file with fields of MachineModel; fields left out keep
-// the values of h200.
+// A name that megaflux knows, or else a JSON file with fields of MachineModel, which the process
+// reads once; fields left out keep the values of h200.
 MachineModel read_machine(const std::string& name_or_path);
 
 }  // namespace megaflux::cli
