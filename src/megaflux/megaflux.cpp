@@ -57,13 +57,11 @@ std::vector<T> table_of(const T* values, size_t count, const char* name) {
   return {table.begin(), table.end()};
 }
 
-// Version 1 ended before send_mb_per_s.
-bool has_send_rate(size_t struct_bytes) {
-  return struct_bytes > offsetof(megaflux_machine, send_mb_per_s);
-}
+// Of version 1, which ended before send_mb_per_s.
+constexpr size_t kFirstMachineBytes = offsetof(megaflux_machine, send_mb_per_s);
 
 void require_machine_size(size_t struct_bytes) {
-  if (struct_bytes == offsetof(megaflux_machine, send_mb_per_s)) return;
+  if (struct_bytes == kFirstMachineBytes) return;
   require_size(struct_bytes, sizeof(megaflux_machine), "machine");
 }
 
@@ -87,7 +85,7 @@ CostModel cost_of(const megaflux_planner_config& config) {
     machine = {.name = "caller",
                .gflops = from.gflops,
                .link_mb_per_s = from.link_mb_per_s,
-               .send_mb_per_s = has_send_rate(from.struct_bytes) ? from.send_mb_per_s : 0,
+               .send_mb_per_s = from.struct_bytes > kFirstMachineBytes ? from.send_mb_per_s : 0,
                .plan_ns = from.plan_ns,
                .pre_gate_ns = from.pre_gate_ns,
                .copy_latency_ns = from.copy_latency_ns,

@@ -158,8 +158,6 @@ ExitCode run_forward_bench(const ForwardOptions& options,
   const ForwardBenchCase bench_case = make_case(options, sides);
   const size_t num_runs = options.is_serving ? 1 : bench_case.runs.size();
   require_memory("bench forward", forward_needs(bench_case, num_runs, device.num_sms));
-  // Before minutes of measuring, in which files may change.
-  const BenchSource source = gpu_source(bench, device, arguments);
   write_routes(options, request, routes);
   if (options.is_serving) {
     serve_forward(bench_case, std::cin, std::cout);
@@ -180,7 +178,7 @@ ExitCode run_forward_bench(const ForwardOptions& options,
                              .gate_plan = std::move(gate_plan),
                              .hidden = std::move(hidden)};
   if (!is_stdout(bench.json_target)) print_forward(bench, report);
-  write_figures(bench, lines_of(bench, report), source);
+  write_figures(bench, lines_of(bench, report), gpu_source(bench, device, arguments));
   return ExitCode::kOk;
 }
 

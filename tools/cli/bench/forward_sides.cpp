@@ -76,8 +76,8 @@ bool has_side(const PlanConfig& planned, const std::string& name) {
 }
 
 // Nothing moves in the ideals.
-ForwardRun run_of(const std::string& name, const PlanConfig& planned,
-                  std::span<const Routing> routes, std::span<const Routing> balanced) {
+ForwardRun make_run(const std::string& name, const PlanConfig& planned,
+                    std::span<const Routing> routes, std::span<const Routing> balanced) {
   if (name == "staged") return {planned, routes, ReplicaTransfer::kStaged};
   if (name == "resident") return {planned, routes, ReplicaTransfer::kInPlace};
   if (name == "fixed") return {fixed_config(planned), routes};
@@ -117,7 +117,7 @@ std::vector<ForwardSide> make_sides(const GpuBenchOptions& options, std::span<co
   for (const std::string& name : forward_side_names()) {
     const bool is_asked = names.empty() || name == "planned" || std::ranges::count(names, name) > 0;
     if (is_asked && has_side(planned, name)) {
-      sides.push_back({name, run_of(name, planned, routes, balanced)});
+      sides.push_back({name, make_run(name, planned, routes, balanced)});
     }
   }
   return sides;

@@ -58,7 +58,6 @@ void print_figures(const GpuBenchOptions& options, const GpuDevice& device,
 ExitCode run_head_bench(const HeadOptions& options, const std::vector<std::string>& arguments) {
   check_gpu_bench(options.bench);
   const GpuDevice device = require_gpus("bench head", options.bench);
-  const BenchSource source = gpu_source(options.bench, device, arguments);
   const HeadBenchFigures figures = bench_head(make_case(options));
   if (!is_stdout(options.bench.json_target)) print_figures(options.bench, device, figures);
   const Figure figure = {.name = "head_us",
@@ -66,7 +65,8 @@ ExitCode run_head_bench(const HeadOptions& options, const std::vector<std::strin
                          .value = simulate::percentile(figures.head_us, 50),
                          .samples = &figures.head_us};
   const bool is_predicted = parse_objective(options.bench.plan.objective) == Objective::kCost;
-  write_figures(options.bench, {{figure, case_name(options.bench), is_predicted}}, source);
+  write_figures(options.bench, {{figure, case_name(options.bench), is_predicted}},
+                gpu_source(options.bench, device, arguments));
   return ExitCode::kOk;
 }
 
