@@ -123,7 +123,7 @@ def parse_arguments():
     parser.add_argument("--gate-tokens", nargs="+", type=int, choices=GATED_TOKENS, default=GATED_TOKENS,
                         help="rows of the gate's table, so that calls can share them")
     parser.add_argument("--gate-replays", type=int, default=20,
-                        help="samples of a placement: the least of few is a matter of the device's power (decision 0015)")
+                        help="samples of a placement: the median of few is a matter of the device's power (decision 0015)")
     parser.add_argument("--data", default=ROOT / "data", help="folder of the recorded counts")
     parser.add_argument("--python", default="python3", help="that has PyTorch")
     parser.add_argument("--deadline", type=int, default=300, help="seconds a case may take")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 import subprocess
 
 from program import PROGRAM, NeedsGpu
@@ -54,11 +55,11 @@ class Forwards(NeedsGpu):
             if figure == "layer_ms":
                 times[name] = sorted(record["samples"])
         planned, *others = sorted(times, key=lambda name: name != case)
-        better = min(others, key=lambda name: times[name][0])
+        better = min(others, key=lambda name: statistics.median(times[name]))
         record = records["gate_ratio", case]
         self.assertEqual(times[better], sorted(pair[0] for pair in record["samples"]))
         self.assertEqual(times[planned], sorted(pair[1] for pair in record["samples"]))
-        self.assertAlmostEqual(times[better][0] / times[planned][0], record["value"])
+        self.assertAlmostEqual(statistics.median(a / b for a, b in record["samples"]), record["value"])
         for word in ("planned", "fixed", "ungated"):
             self.assertIn(word, shown)
         self.assertRegex(shown, "(?m)^gate_plan ((fixed|ungated), (not )?the better one|of its own)$")

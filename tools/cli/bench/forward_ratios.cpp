@@ -1,6 +1,5 @@
 #include "cli/bench/forward_ratios.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "simulate/distribution.h"
@@ -26,8 +25,8 @@ const std::vector<double>* times_of(std::span<const ForwardSide> sides,
   return run == nullptr ? nullptr : &run->ms;
 }
 
-double least(const std::vector<double>& values) {
-  return *std::ranges::min_element(values);
+double median(const std::vector<double>& values) {
+  return simulate::percentile(values, 50);
 }
 
 ForwardRatio make_ratio(const std::string& name, const std::vector<double>& baseline,
@@ -38,7 +37,7 @@ ForwardRatio make_ratio(const std::string& name, const std::vector<double>& base
     ratio.pairs.push_back({baseline[n], planned[n]});
     values.push_back(baseline[n] / planned[n]);
   }
-  ratio.value = simulate::percentile(values, 50);
+  ratio.value = median(values);
   return ratio;
 }
 
@@ -56,9 +55,8 @@ std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
   const auto* const fixed = times_of(sides, figures, "fixed");
   const auto* const ungated = times_of(sides, figures, "ungated");
   if (fixed != nullptr && ungated != nullptr) {
-    const auto& better = least(*fixed) <= least(*ungated) ? *fixed : *ungated;
+    const auto& better = median(*fixed) <= median(*ungated) ? *fixed : *ungated;
     ratios.push_back(make_ratio("gate_ratio", better, planned));
-    ratios.back().value = least(better) / least(planned);
   }
   return ratios;
 }
@@ -70,7 +68,7 @@ std::optional<std::string> gate_plan_of(std::span<const ForwardSide> sides,
   if (fixed == nullptr || ungated == nullptr) return std::nullopt;
   const Plan& plan = figures.runs[0].plan;
   const bool is_ungated = plan.header().hash == ungated->plan.header().hash;
-  const bool fixed_leads = least(fixed->ms) <= least(ungated->ms);
+  const bool fixed_leads = median(fixed->ms) <= median(ungated->ms);
   // Without replicas both may be one plan.
   if (plan.num_replicas() == 0 && (fixed_leads || !is_ungated)) {
     return fixed_leads ? "fixed, the better one" : "fixed, not the better one";
@@ -93,9 +91,9 @@ std::optional<HiddenFraction> hidden_of(std::span<const ForwardSide> sides,
     transfers.push_back((*staged)[n] - (*resident)[n]);
     hidden.triples.push_back({planned[n], (*resident)[n], transfers.back()});
   }
-  const double transfer = simulate::percentile(transfers, 50);
+  const double transfer = median(transfers);
   if (transfer <= 0) return std::nullopt;
-  hidden.value = 1 - simulate::percentile(exposed, 50) / transfer;
+  hidden.value = 1 - median(exposed) / transfer;
   return hidden;
 }
 

@@ -14,7 +14,7 @@ namespace megaflux::cli {
 // Ratio of two runs.
 struct ForwardRatio {
   std::string name;
-  double value = 0;  // the median of the pairs' ratios; of gate_ratio that of the least times
+  double value = 0;                          // the median of the pairs' ratios
   std::vector<std::array<double, 2>> pairs;  // [baseline, ours] in ms
 };
 
@@ -31,13 +31,13 @@ struct HiddenFraction {
 
 // side / planned of each side that has such a name: "skew_speedup" of fixed,
 // "pipelined_over_staged", "ideal_fraction" of the second ideal; and "gate_ratio", the better one
-// of fixed and ungated / planned: 1 is a gate that decides as hindsight does. It asks for a per
-// cent where one plan, timed twice, spreads by five, to one side; hence the least times.
+// of fixed and ungated, by their medians, / planned: 1 is a gate that decides as hindsight does. It
+// asks for a per cent where one plan, timed twice, spreads by five: 20 samples, not six.
 std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
                                     const ForwardBenchFigures& figures);
 
 // Whose plan the gate has taken, where fixed and ungated were measured: "fixed, the better one", by
-// the least times; "ungated, not the better one"; or "of its own". Of the better one's plan,
+// the medians; "ungated, not the better one"; or "of its own". Of the better one's plan,
 // gate_ratio says what the head costs and how far two measurements of one plan differ.
 std::optional<std::string> gate_plan_of(std::span<const ForwardSide> sides,
                                         const ForwardBenchFigures& figures);
