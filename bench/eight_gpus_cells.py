@@ -19,6 +19,8 @@ START, A_DEVICE, A_ROW, FLOPS = 3.0, 0.5, 5e-7, 450e12
 HOST_BYTES = 4e9  # a second, when y of every placement is compared
 SIDES = 6         # placements of `bench forward`
 WARM_UP = 2.5     # seconds of planned before its first sample
+LEAD = 0.25       # of planned ahead of a pair
+A_PAIR = 0.75     # of planned and another placement in turns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,11 +84,10 @@ def forward_case(setting, shape, experts, tokens, route):
 
 
 def forward_seconds(setting, shape, tokens):
-    """Behind 2.5 s of planned. Each sample comes behind 250 ms or two launches of planned and one of its own side, and
-    takes 20 ms or two launches."""
+    """Behind a warm-up; `bench forward` times each placement in pairs with planned, whose launch stands for all."""
     rows = RANKS * tokens * TOPK
     launch = 6 * rows * shape[0] * shape[1] / (FLOPS * setting.devices)
-    sampling = SIDES * setting.replays * (max(0.25, 2 * launch) + launch + max(0.02, 2 * launch))
+    sampling = SIDES * setting.replays * (max(LEAD, 2 * launch) + max(A_PAIR, 3 * launch))
     compared = SIDES * 2 * RANKS * tokens * shape[0] / HOST_BYTES
     return setting.start() + A_ROW * rows + compared + max(WARM_UP, 2 * launch) + sampling
 

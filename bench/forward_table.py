@@ -7,7 +7,7 @@ Parts, all of them unless --parts names some:
   decode  two ranks, 1 to 256 tokens a rank
   skew    eight ranks on the devices, E = 256, the skewed route families; replicas resident and pulled
   gate    eight ranks, three shapes, 256 to 4096 tokens, even to skewed: is the gate, calibrated first, as good as the
-          better one of fixed placement and of replicas at any cost? 17 minutes on one H200; --gate-tokens takes a part
+          better one of fixed placement and of replicas at any cost? 18 minutes on one H200; --gate-tokens takes a part
 A case that fails is named and the others go on; status 1 says that there was one. A case that does not fit is "not run:
 memory". Standard library only; the stock side takes the python3 that has PyTorch (--python).
 """
@@ -122,8 +122,7 @@ def parse_arguments():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--gate-tokens", nargs="+", type=int, choices=GATED_TOKENS, default=GATED_TOKENS,
                         help="rows of the gate's table, so that calls can share them")
-    parser.add_argument("--gate-replays", type=int, default=20,
-                        help="samples of a placement: the median of few is a matter of the device's power (decision 0015)")
+    parser.add_argument("--gate-replays", type=int, default=5, help="samples of a placement, a second each")
     parser.add_argument("--data", default=ROOT / "data", help="folder of the recorded counts")
     parser.add_argument("--python", default="python3", help="that has PyTorch")
     parser.add_argument("--deadline", type=int, default=300, help="seconds a case may take")

@@ -115,7 +115,7 @@ class Order(EightGpus):
         for words in ("op=head,E=256", "exec=stock", "processes=2", "E=64", "E=256", "T=4096"):
             self.assertIn(words, within)
         for words in ("--ranks 8 --devices 8 --hidden 7168 --inter 2048 --experts 256 --topk 8 --tokens 16384 --slots 8",
-                      "qwen3_30b_a3b_decode_counts.npz --replays 5 --commit abc --out", "--tokens 65536", "--hidden 2048"):
+                      "qwen3_30b_a3b_decode_counts.npz --replays 3 --commit abc --out", "--tokens 65536", "--hidden 2048"):
             self.assertIn(words, text)
         self.assertFalse(self.calls.exists())
 

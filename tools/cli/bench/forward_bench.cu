@@ -1,7 +1,5 @@
 #include "cli/bench/forward_bench.h"
 
-#include <algorithm>
-#include <cmath>
 #include <istream>
 #include <memory>
 #include <ostream>
@@ -13,18 +11,6 @@
 namespace megaflux::cli {
 namespace {
 
-// A sample takes about this long.
-constexpr double kSampleMs = 20;
-// What ran before decides the clocks: a device that has drawn little, since most of its SMs waited
-// for a straggler, runs up to a tenth faster for most of a second. With a device a rank the
-// straggler's own draws what it can all the time. So every sample comes behind as much of the first
-// run, and all runs find the clocks of a device that works.
-constexpr double kLeadMs = 250;
-// And what regulates power takes seconds to settle: the fifth quarter of a second found a layer of
-// 0.6 ms up to a fifth slower than any later one.
-constexpr double kWarmUpMs = 2500;
-constexpr double kMostLead = 10'000;
-constexpr double kLeastLead = 2;
 constexpr int32_t kMostLaunches = 10000;
 
 // The first runs of a case; forward_needs() knows what they take.
@@ -93,26 +79,16 @@ void check_bits(const ForwardBenchCase& bench_case, ForwardRigs& rigs) {
 ForwardBenchFigures bench_forward(const ForwardBenchCase& bench_case) {
   ForwardRigs rigs(bench_case, bench_case.runs.size());
   check_bits(bench_case, rigs);
-  ForwardBenchFigures figures;
-  for (size_t i = 0; i < rigs.size(); ++i) {
-    figures.runs.push_back({.plan = rigs.of_run(i).plan(), .ms = {}});
-  }
-  const double ms = rigs.of_run(0).run(LaunchKind::kLayer, 3);
-  const auto launches_of = [ms](double span) {
-    return static_cast<int32_t>(std::clamp(std::ceil(span / ms), kLeastLead, kMostLead));
+  const TimeLaunches time = [&](size_t i, int32_t launches, int32_t untimed) {
+    return rigs.of_run(i).run(LaunchKind::kLayer, launches, untimed);
   };
-  const int32_t lead = launches_of(kLeadMs);
-  rigs.of_run(0).run(LaunchKind::kLayer, launches_of(kWarmUpMs));
-  figures.launches = static_cast<int32_t>(std::clamp(kSampleMs / ms, 2.0, 50.0));
-  for (int32_t sample = 0; sample < bench_case.samples; ++sample) {
-    for (size_t n = 0; n < rigs.size(); ++n) {
-      // There and back, each time from the next one on: every run comes first and behind every
-      // other one as often.
-      const size_t at = (n + static_cast<size_t>(sample) / 2) % rigs.size();
-      const size_t i = sample % 2 == 0 ? at : rigs.size() - 1 - at;
-      rigs.of_run(0).run(LaunchKind::kLayer, lead);
-      figures.runs[i].ms.push_back(rigs.of_run(i).run(LaunchKind::kLayer, figures.launches, 1));
-    }
+  const PairPace pace = pair_pace(time(0, 3, 0));
+  time(0, pace.warm_up, 0);
+  ForwardBenchFigures figures;
+  figures.launches = pace.num_turns * pace.turn;
+  for (size_t i = 0; i < rigs.size(); ++i) {
+    figures.runs.push_back(
+        {.plan = rigs.of_run(i).plan(), .ms = time_pairs(time, i, bench_case.samples, pace)});
   }
   return figures;
 }

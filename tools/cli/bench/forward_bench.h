@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "cli/bench/forward_pairs.h"
 #include "megaflux/moe/layer_shape.h"
 #include "megaflux/moe/plan.h"
 #include "megaflux/moe/routing.h"
@@ -31,23 +32,24 @@ struct ForwardBenchCase {
   int32_t num_sms = 0;             // these three as in DeviceSessionConfig
   int64_t pool_rows = 0;
   int32_t lag_waves = 2;
-  int32_t samples = 20;          // of each run
+  int32_t samples = 5;           // of each run
   std::vector<ForwardRun> runs;  // at least one
 };
 
 struct ForwardRunFigures {
-  Plan plan;               // that the head of every launch made
-  std::vector<double> ms;  // [samples] a launch, head included, the slowest device counting
+  Plan plan;  // that the head of every launch made
+  // Head included, the slowest device counting. The first run takes turns with itself, which says
+  // how far equal launches differ.
+  PairTimes ms;
 };
 
 struct ForwardBenchFigures {
   std::vector<ForwardRunFigures> runs;  // as in the case
-  int32_t launches = 0;                 // back to back, of which a sample is the mean
+  int32_t launches = 0;                 // of which a sample is the mean
 };
 
-// Samples are taken in turn, one of each run, each behind untimed launches of the same run. Throws
-// kInternal if runs over one routing differ in a bit of y, kUnsupported without CUDA or on devices
-// that do not reach each other.
+// Throws kInternal if runs over one routing differ in a bit of y, kUnsupported without CUDA or on
+// devices that do not reach each other.
 ForwardBenchFigures bench_forward(const ForwardBenchCase& bench_case);
 
 // Runs the first run when it is told to: the other side of a comparison is another process. Says

@@ -25,9 +25,12 @@
 namespace megaflux::cli {
 namespace {
 
+// The median of an odd number is one of them.
+constexpr int32_t kSamples = 5;
+
 struct ForwardOptions {
   GpuBenchOptions bench;
-  int32_t samples = 0;  // 0 = by the tokens
+  int32_t samples = 0;  // 0 = kSamples
   int32_t num_sms = 0;
   int64_t pool_rows = 0;
   int32_t lag_waves = 2;
@@ -35,12 +38,6 @@ struct ForwardOptions {
   std::string routes_file;
   std::vector<std::string> sides;  // none = all
 };
-
-// Few tokens are measured in more samples: their times spread more.
-int32_t num_samples(const ForwardOptions& options) {
-  if (options.samples > 0) return options.samples;
-  return options.bench.tokens <= 8192 ? 20 : 5;
-}
 
 ForwardBenchCase make_case(const ForwardOptions& options, const std::vector<ForwardSide>& sides) {
   const GpuBenchOptions& bench = options.bench;
@@ -50,7 +47,7 @@ ForwardBenchCase make_case(const ForwardOptions& options, const std::vector<Forw
   bench_case.num_sms = options.num_sms;
   bench_case.pool_rows = options.pool_rows;
   bench_case.lag_waves = options.lag_waves;
-  bench_case.samples = num_samples(options);
+  bench_case.samples = options.samples > 0 ? options.samples : kSamples;
   for (const ForwardSide& side : sides) bench_case.runs.push_back(side.run);
   return bench_case;
 }
@@ -77,7 +74,7 @@ std::vector<FigureLine> lines_of(const GpuBenchOptions& options, const ForwardRe
   std::vector<FigureLine> lines;
   for (size_t i = 0; i < report.sides.size(); ++i) {
     if (report.sides[i].run.is_resident()) continue;
-    const std::vector<double>& ms = report.figures.runs[i].ms;
+    const std::vector<double>& ms = report.figures.runs[i].ms.run;
     lines.push_back(
         {{.name = "layer_ms", .unit = "ms", .value = simulate::percentile(ms, 50), .samples = &ms},
          case_of_side(options, report.sides[i]),
@@ -187,7 +184,7 @@ void add_options(CLI::App& forward, ForwardOptions& options) {
   options.bench.plan.inter = 1536;
   add_gpu_bench_options(forward, options.bench);
   add_integer(forward, "--replays", options.samples, {0, 10000},
-              "samples of each placement; 0 = 20 up to 8192 tokens, 5 above");
+              "samples of each placement, a second each; 0 = 5");
   add_integer(forward, "--num-sms", options.num_sms, {0, 1024},
               "SMs of a rank; 0 = those of a device, dealt out evenly");
   add_integer(forward, "--pool-rows", options.pool_rows, {0, INT32_MAX},

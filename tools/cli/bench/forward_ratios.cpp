@@ -19,44 +19,40 @@ const ForwardRunFigures* run_of(std::span<const ForwardSide> sides,
   return nullptr;
 }
 
-const std::vector<double>* times_of(std::span<const ForwardSide> sides,
-                                    const ForwardBenchFigures& figures, const std::string& name) {
-  const ForwardRunFigures* const run = run_of(sides, figures, name);
-  return run == nullptr ? nullptr : &run->ms;
-}
-
 double median(const std::vector<double>& values) {
   return simulate::percentile(values, 50);
 }
 
-ForwardRatio make_ratio(const std::string& name, const std::vector<double>& baseline,
-                        const std::vector<double>& planned) {
+ForwardRatio make_ratio(const std::string& name, const ForwardRunFigures& run) {
   ForwardRatio ratio{.name = name, .pairs = {}};
   std::vector<double> values;
-  for (size_t n = 0; n < planned.size(); ++n) {
-    ratio.pairs.push_back({baseline[n], planned[n]});
-    values.push_back(baseline[n] / planned[n]);
+  for (size_t n = 0; n < run.ms.run.size(); ++n) {
+    ratio.pairs.push_back({run.ms.run[n], run.ms.first[n]});
+    values.push_back(run.ms.run[n] / run.ms.first[n]);
   }
   ratio.value = median(values);
   return ratio;
+}
+
+// Is fixed placement the better choice, or replicas whatever they cost? Each by its pairs.
+bool fixed_leads(const ForwardRunFigures& fixed, const ForwardRunFigures& ungated) {
+  return make_ratio("", fixed).value <= make_ratio("", ungated).value;
 }
 
 }  // namespace
 
 std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
                                     const ForwardBenchFigures& figures) {
-  const std::vector<double>& planned = figures.runs[0].ms;
-  std::vector<ForwardRatio> ratios;
+  std::vector<ForwardRatio> ratios = {make_ratio("self_ratio", figures.runs[0])};
   for (const auto& [side, name] : kNamedRatios) {
-    if (const auto* const ms = times_of(sides, figures, side)) {
-      ratios.push_back(make_ratio(name, *ms, planned));
+    if (const auto* const run = run_of(sides, figures, side)) {
+      ratios.push_back(make_ratio(name, *run));
     }
   }
-  const auto* const fixed = times_of(sides, figures, "fixed");
-  const auto* const ungated = times_of(sides, figures, "ungated");
+  const ForwardRunFigures* const fixed = run_of(sides, figures, "fixed");
+  const ForwardRunFigures* const ungated = run_of(sides, figures, "ungated");
   if (fixed != nullptr && ungated != nullptr) {
-    const auto& better = median(*fixed) <= median(*ungated) ? *fixed : *ungated;
-    ratios.push_back(make_ratio("gate_ratio", better, planned));
+    ratios.push_back(make_ratio("gate_ratio", fixed_leads(*fixed, *ungated) ? *fixed : *ungated));
   }
   return ratios;
 }
@@ -68,28 +64,28 @@ std::optional<std::string> gate_plan_of(std::span<const ForwardSide> sides,
   if (fixed == nullptr || ungated == nullptr) return std::nullopt;
   const Plan& plan = figures.runs[0].plan;
   const bool is_ungated = plan.header().hash == ungated->plan.header().hash;
-  const bool fixed_leads = median(fixed->ms) <= median(ungated->ms);
+  const bool is_fixed_better = fixed_leads(*fixed, *ungated);
   // Without replicas both may be one plan.
-  if (plan.num_replicas() == 0 && (fixed_leads || !is_ungated)) {
-    return fixed_leads ? "fixed, the better one" : "fixed, not the better one";
+  if (plan.num_replicas() == 0 && (is_fixed_better || !is_ungated)) {
+    return is_fixed_better ? "fixed, the better one" : "fixed, not the better one";
   }
   if (!is_ungated) return "of its own";
-  return fixed_leads ? "ungated, not the better one" : "ungated, the better one";
+  return is_fixed_better ? "ungated, not the better one" : "ungated, the better one";
 }
 
 std::optional<HiddenFraction> hidden_of(std::span<const ForwardSide> sides,
                                         const ForwardBenchFigures& figures) {
-  const std::vector<double>& planned = figures.runs[0].ms;
-  const std::vector<double>* const resident = times_of(sides, figures, "resident");
-  const std::vector<double>* const staged = times_of(sides, figures, "staged");
+  const ForwardRunFigures* const resident = run_of(sides, figures, "resident");
+  const ForwardRunFigures* const staged = run_of(sides, figures, "staged");
   if (resident == nullptr || staged == nullptr) return std::nullopt;
   if (figures.runs[0].plan.header().num_copies == 0) return std::nullopt;
   HiddenFraction hidden;
   std::vector<double> exposed, transfers;
-  for (size_t n = 0; n < planned.size(); ++n) {
-    exposed.push_back(planned[n] - (*resident)[n]);
-    transfers.push_back((*staged)[n] - (*resident)[n]);
-    hidden.triples.push_back({planned[n], (*resident)[n], transfers.back()});
+  const PairTimes& free = resident->ms;
+  for (size_t n = 0; n < free.run.size(); ++n) {
+    exposed.push_back(free.first[n] - free.run[n]);
+    transfers.push_back(staged->ms.run[n] - staged->ms.first[n] + exposed.back());
+    hidden.triples.push_back({free.first[n], free.run[n], transfers.back()});
   }
   const double transfer = median(transfers);
   if (transfer <= 0) return std::nullopt;

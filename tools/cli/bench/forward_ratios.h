@@ -11,17 +11,17 @@
 
 namespace megaflux::cli {
 
-// Ratio of two runs.
+// Ratio of two runs, a side / planned.
 struct ForwardRatio {
   std::string name;
   double value = 0;                          // the median of the pairs' ratios
-  std::vector<std::array<double, 2>> pairs;  // [baseline, ours] in ms
+  std::vector<std::array<double, 2>> pairs;  // [side, planned in turns with it] in ms
 };
 
 // How much of the transfer of replicas' weights the launch hides behind its work: 1 - (t_with -
 // t_free) / t_transfer, of the medians of both differences, since one sample's transfer may be as
-// small as its noise. t_with is planned and t_free resident. t_transfer is staged - resident: the
-// staged launch moves these bytes and does nothing else. All in ms.
+// small as its noise. t_with is planned and t_free resident. t_transfer is staged - resident, each
+// less planned beside it: the staged launch moves these bytes and does nothing else. All in ms.
 //
 // Example: planned 10.1, resident 10, staged 11: 0.1 of 1 shows, 0.9 is hidden.
 struct HiddenFraction {
@@ -29,15 +29,15 @@ struct HiddenFraction {
   std::vector<std::array<double, 3>> triples;  // [t_with, t_free, t_transfer]
 };
 
-// side / planned of each side that has such a name: "skew_speedup" of fixed,
-// "pipelined_over_staged", "ideal_fraction" of the second ideal; and "gate_ratio", the better one
-// of fixed and ungated, by their medians, / planned: 1 is a gate that decides as hindsight does. It
-// asks for a per cent where one plan, timed twice, spreads by five: 20 samples, not six.
+// "self_ratio" of planned / planned: how far equal launches differ. Then, of each side that has
+// such a name, "skew_speedup" of fixed, "pipelined_over_staged", "ideal_fraction" of the second
+// ideal; and "gate_ratio", the lower one of fixed / planned and ungated / planned: 1 is a gate that
+// decides as hindsight does.
 std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
                                     const ForwardBenchFigures& figures);
 
 // Whose plan the gate has taken, where fixed and ungated were measured: "fixed, the better one", by
-// the medians; "ungated, not the better one"; or "of its own". Of the better one's plan,
+// its ratio; "ungated, not the better one"; or "of its own". Of the better one's plan,
 // gate_ratio says what the head costs and how far two measurements of one plan differ.
 std::optional<std::string> gate_plan_of(std::span<const ForwardSide> sides,
                                         const ForwardBenchFigures& figures);

@@ -24,7 +24,7 @@ void print_side(const ForwardReport& report, size_t i, int32_t num_devices) {
   const ForwardRunFigures& figures = report.figures.runs[i];
   const LoadTable loads = LoadTable::from_routing(side.run.routing, report.shape.num_experts);
   const PlanStats stats = plan_stats(figures.plan, loads, side.run.plan);
-  const double ms = simulate::percentile(figures.ms, 50);
+  const double ms = simulate::percentile(figures.ms.run, 50);
   int64_t padded = 0;
   for (const int64_t rows : stats.padded_rows) padded += rows;
   const auto rate = [&](int64_t rows) {
@@ -38,21 +38,20 @@ void print_side(const ForwardReport& report, size_t i, int32_t num_devices) {
   fmt::print(
       "{:<13}{:>9.3f} {:>19} {:>9} {:>7.3f} {:>9} {:>6}/{:<6} {:>4} {:>6.0f} {:>6.0f} "
       "{:>8.3f} {:>8.3f}",
-      side.name, ms, spread_text(figures.ms), stats.rows.max, stats.rows.imbalance,
+      side.name, ms, spread_text(figures.ms.run), stats.rows.max, stats.rows.imbalance,
       stats.peak_padded_rows, figures.plan.header().max_blocks, stats.tau, stats.num_replicas,
       rate(loads.total_rows()), rate(padded), floors.math_ms, floors.memory_ms);
   if (num_devices > 1) fmt::print(" {:>8.3f} {:>8.3f}", floors.link_rows_ms, floors.link_tokens_ms);
   fmt::print("\n");
 }
 
-// What the weights of replicas cost: planned - resident, sample by sample.
+// What the weights of replicas cost: planned - resident, pair by pair.
 void print_exposed(const ForwardReport& report) {
   for (size_t i = 0; i < report.sides.size(); ++i) {
     if (report.sides[i].name != "resident") continue;
+    const PairTimes& ms = report.figures.runs[i].ms;
     std::vector<double> us;
-    for (size_t n = 0; n < report.figures.runs[i].ms.size(); ++n) {
-      us.push_back(1000 * (report.figures.runs[0].ms[n] - report.figures.runs[i].ms[n]));
-    }
+    for (size_t n = 0; n < ms.run.size(); ++n) us.push_back(1000 * (ms.first[n] - ms.run[n]));
     fmt::print("weights exposed {:.1f} us\n", simulate::percentile(us, 50));
   }
 }
@@ -68,10 +67,10 @@ void print_forward(const GpuBenchOptions& options, const ForwardReport& report) 
              report.route.kappa, report.route.imbalance, report.route.active_experts,
              report.shape.num_experts);
   fmt::print(
-      "median of {}, each {} launches back to back, head included; weights of planned replicas are "
-      "pulled meanwhile,\nthose of staged in a launch ahead, those of resident and of the second "
-      "ideal lie in their slots before\n\n",
-      plural(static_cast<int64_t>(report.figures.runs[0].ms.size()), "sample"),
+      "median of {}, each {} launches in turns with planned, head included; weights of planned "
+      "replicas are pulled\nmeanwhile, those of staged in a launch ahead, those of resident and of "
+      "the second ideal lie in their slots before\n\n",
+      plural(static_cast<int64_t>(report.figures.runs[0].ms.run.size()), "sample"),
       report.figures.launches);
   fmt::print("{:<13}{:>9} {:>19} {:>9} {:>7} {:>9} {:>13} {:>4} {:>6} {:>6} {:>8} {:>8}", "", "ms",
              "least ... most", "max rows", "/ mean", "padded", "blocks/tau", "repl", "TFLOPs",
