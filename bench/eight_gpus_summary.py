@@ -11,7 +11,7 @@ PAPER_PEAKS = {"real-median": 2.14, "real-high": 1.99, "real-extreme": 1.93, "zi
 PAPER_GEOMEAN = 1.45
 NEEDED = ("figure", "value", "unit", "case", "samples", "commit", "command")  # of a line
 # How real and virtual ranks are held against each other.
-RATIOS = ("skew_speedup", "bound", "pipelined_over_staged", "ideal_fraction", "head_us")
+RATIOS = ("skew_speedup", "bound", "pipelined_over_staged", "ideal_fraction", "balanced_fraction", "head_us")
 DIFFERENCES = ("hidden_fraction",)
 
 
@@ -64,14 +64,14 @@ def geomean(values):
 
 
 def figures_of(lines):
-    """{case: {figure: line}}, the last line counting; with `bound`, fixed / second ideal sample by sample."""
+    """{case: {figure: line}}, the last line counting; with `bound`, fixed / second ideal, each over planned beside it."""
     found = {}
     for line in lines:
         found.setdefault(line["case"], {})[line["figure"]] = line
     for figures in found.values():
         if "skew_speedup" in figures and "ideal_fraction" in figures:
             fixed, second = (figures[name]["samples"] for name in ("skew_speedup", "ideal_fraction"))
-            bound = statistics.median(pair[0] / other[0] for pair, other in zip(fixed, second))
+            bound = statistics.median(f / beside_f / (s / beside_s) for (f, beside_f), (s, beside_s) in zip(fixed, second))
             figures["bound"] = {"figure": "bound", "value": bound}
     return found
 
@@ -222,6 +222,8 @@ def show_devices(lines, devices):
         cases.table("Speed-up of planned over fixed, and its bound (fixed / second ideal)", "skew_speedup", "bound")
     show_paper(cases)
     if cases.rows:
+        cases.table("Share of balanced routing (ideal / planned), and of equal ranks (second ideal / planned)",
+                    "balanced_fraction", "ideal_fraction", 3)
         cases.table("Pipelined over staged, and hidden fraction of the transfer of weights", "pipelined_over_staged",
                     "hidden_fraction", 3)
         show_hidden(cases)

@@ -53,8 +53,10 @@ TEST(ForwardRatios, EveryRatioIsTheMedianOfItsOwnPairs) {
   sides.add("fixed", plan_of(false), {20, 33, 24}, {10, 15, 12});
   sides.add("staged", plan_of(true), {13, 10, 12}, {10, 10, 10});
   sides.add("second ideal", plan_of(true), {9, 9, 9}, {10, 10, 12});
+  sides.add("ideal", plan_of(false), {8, 8, 8}, {8, 10, 16});
   const auto ratios = sides.ratios();
-  ASSERT_EQ(ratios.size(), 4);
+  ASSERT_EQ(ratios.size(), 5);
+  EXPECT_DOUBLE_EQ(ratios.at("balanced_fraction").value, 0.8);
   EXPECT_DOUBLE_EQ(ratios.at("self_ratio").value, 1.1);
   EXPECT_DOUBLE_EQ(ratios.at("skew_speedup").value, 2);
   EXPECT_DOUBLE_EQ(ratios.at("pipelined_over_staged").value, 1.2);

@@ -32,10 +32,11 @@ class Forwards(NeedsGpu):
         staged = planned.replace("exec=mega", "exec=staged")
         self.assertEqual({("layer_ms", planned), ("layer_ms", staged), ("self_ratio", planned), ("skew_speedup", planned),
                           ("pipelined_over_staged", planned), ("ideal_fraction", planned),
+                          ("balanced_fraction", planned),
                           ("layer_ms", case.format("s=0,route=hot-1.5,planner=fixed")),
                           ("layer_ms", case.format("s=0,route=balanced,planner=fixed"))},
                          set(records))
-        for figure in ("self_ratio", "skew_speedup", "pipelined_over_staged", "ideal_fraction"):
+        for figure in ("self_ratio", "skew_speedup", "pipelined_over_staged", "ideal_fraction", "balanced_fraction"):
             record = records[figure, planned]
             self.assertEqual(sorted(a / b for a, b in record["samples"])[1], record["value"])
         for figure, side in (("self_ratio", planned), ("pipelined_over_staged", staged)):
@@ -65,7 +66,7 @@ class Forwards(NeedsGpu):
         _, records = self.forward("--ranks", 1, "--route", "balanced")
         self.assertEqual({"layer_ms", "self_ratio"}, {figure for figure, _ in records})
         _, records = self.forward("--ranks", 2, "--planner", "fixed", "--slots", 0)
-        self.assertEqual({"layer_ms", "self_ratio", "ideal_fraction"}, {figure for figure, _ in records})
+        self.assertEqual({"layer_ms", "self_ratio", "ideal_fraction", "balanced_fraction"}, {figure for figure, _ in records})
 
     def test_a_forward_is_served(self):
         routes = self.folder / "routes.npz"

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::pair<const char*, const char*> kNamedRatios[] = {{"fixed", "skew_speedup"},
                                                                 {"staged", "pipelined_over_staged"},
-                                                                {"second ideal", "ideal_fraction"}};
+                                                                {"second ideal", "ideal_fraction"},
+                                                                {"ideal", "balanced_fraction"}};
 
 const ForwardRunFigures* run_of(std::span<const ForwardSide> sides,
                                 const ForwardBenchFigures& figures, const std::string& name) {

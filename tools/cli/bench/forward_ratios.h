@@ -31,8 +31,8 @@ struct HiddenFraction {
 
 // "self_ratio" of planned / planned: how far equal launches differ. Then, of each side that has
 // such a name, "skew_speedup" of fixed, "pipelined_over_staged", "ideal_fraction" of the second
-// ideal; and "gate_ratio", the lower one of fixed / planned and ungated / planned: 1 is a gate that
-// decides as hindsight does.
+// ideal, "balanced_fraction" of ideal; and "gate_ratio", the lower one of fixed / planned and
+// ungated / planned: 1 is a gate that decides as hindsight does.
 std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
                                     const ForwardBenchFigures& figures);
 
