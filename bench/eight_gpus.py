@@ -178,7 +178,7 @@ def parse_arguments():
     parser.add_argument("--devices", type=int, choices=[8, 4, 2, 1], default=8)
     parser.add_argument("--budget", type=int, default=480, help="seconds of all cells together")
     parser.add_argument("--deadline", type=int, default=90, help="seconds a cell may take, or thrice its estimate")
-    parser.add_argument("--replays", type=int, default=3, help="samples of each placement, pairs with stock")
+    parser.add_argument("--replays", type=int, default=3, help="samples of each placement")
     parser.add_argument("--parts", nargs="+", choices=eight_gpus_cells.PARTS, default=eight_gpus_cells.PARTS)
     parser.add_argument("--resume", action="store_true", help="leave out cells that --out has of this commit and --devices")
     parser.add_argument("--python", default="python3", help="that has PyTorch")

@@ -20,7 +20,8 @@ HOST_BYTES = 4e9  # a second, when y of every placement is compared
 SIDES = 6         # placements of `bench forward`
 WARM_UP = 2.5     # seconds of planned before its first sample
 LEAD = 0.25       # of planned ahead of a pair
-A_PAIR = 0.75     # of planned and another placement in turns
+A_PAIR = 0.9      # of planned and another placement in turns, or four launches
+STOCK_PAIRS = 5   # batches of each side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +88,7 @@ def forward_seconds(setting, shape, tokens):
     """Behind a warm-up; `bench forward` times each placement in pairs with planned, whose launch stands for all."""
     rows = RANKS * tokens * TOPK
     launch = 6 * rows * shape[0] * shape[1] / (FLOPS * setting.devices)
-    sampling = SIDES * setting.replays * (max(LEAD, 2 * launch) + max(A_PAIR, 3 * launch))
+    sampling = SIDES * setting.replays * (max(LEAD, 2 * launch) + max(A_PAIR, 4 * launch))
     compared = SIDES * 2 * RANKS * tokens * shape[0] / HOST_BYTES
     return setting.start() + A_ROW * rows + compared + max(WARM_UP, 2 * launch) + sampling
 
@@ -111,7 +112,7 @@ def stock(setting, shape, tokens):
     experts = 128
     command = [setting.python, ROOT / "bench/baselines/torch_forward.py", setting.program, "--ranks", RANKS,
                *layer_options(shape, experts, tokens), "--route", "zipf-k3", "--planner", "megaflux", "--pairs",
-               setting.replays, "--launches", 5, *setting.recorded()]
+               STOCK_PAIRS, "--launches", 5, *setting.recorded()]
     obstacle = "" if setting.devices == RANKS else f"stock takes a GPU a rank, {RANKS} in all"
     return cell("stock", forward_case(setting, shape, experts, tokens, "zipf-k3").replace("exec=mega", "exec=stock"),
                 command, 45, obstacle)
@@ -158,7 +159,7 @@ def suite(setting):
     found = [cell("suite", f"op=tests,program={program.name},size=quick", [program, "--size=quick"], 50)
              for program in sorted(setting.folder.glob("gpu_test_*")) if not program.suffix]
     found.append(cell("suite", "op=tests,program=megaflux,size=quick",
-                      ["env", f"MF_PROGRAM={setting.program}", sys.executable, "-B", ROOT / "tests/cli/gpu_program.py"], 50))
+                      ["env", f"MF_PROGRAM={setting.program}", sys.executable, "-B", ROOT / "tests/cli/gpu_program.py"], 90))
     return found
 
 

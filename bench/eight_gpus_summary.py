@@ -147,7 +147,9 @@ def mean_of(cells, name):
     return geomean([value(cell, name) for cell in cells if name in cell])
 
 
-def show_hidden(cases):
+def show_spread(cases):
+    if itself := cases.values("self_ratio"):
+        print(f"planned against itself: {min(itself):.4f} ... {max(itself):.4f}")
     fractions = cases.values("hidden_fraction")
     if fractions:
         print(f"hidden fraction: median {statistics.median(fractions):.3f} of {len(fractions)} cases, "
@@ -226,7 +228,7 @@ def show_devices(lines, devices):
                     "balanced_fraction", "ideal_fraction", 3)
         cases.table("Pipelined over staged, and hidden fraction of the transfer of weights", "pipelined_over_staged",
                     "hidden_fraction", 3)
-        show_hidden(cases)
+        show_spread(cases)
     show_one_by_one("Head and planner, 8 ranks", {case: figures for case, figures in found.items()
                                                   if keys_of(case).get("P") == str(RANKS)},
                     ("head_us", "plan_kernel_us", "plan_host_us"))

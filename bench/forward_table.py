@@ -7,7 +7,7 @@ Parts, all of them unless --parts names some:
   decode  two ranks, 1 to 256 tokens a rank
   skew    eight ranks on the devices, E = 256, the skewed route families; replicas resident and pulled
   gate    eight ranks, three shapes, 256 to 4096 tokens, even to skewed: is the gate, calibrated first, as good as the
-          better one of fixed placement and of replicas at any cost? 18 minutes on one H200; --gate-tokens takes a part
+          better one of fixed placement and of replicas at any cost? 20 minutes on one H200; --gate-tokens takes a part
 A case that fails is named and the others go on; status 1 says that there was one. A case that does not fit is "not run:
 memory". Standard library only; the stock side takes the python3 that has PyTorch (--python).
 """

@@ -72,7 +72,7 @@ double median_ratio(const PairTimes& times) {
   return simulate::percentile(ratios, 50);
 }
 
-constexpr double kLayers[] = {0.04, 0.55, 1.6, 5.4, 9.9, 11, 19.9, 20, 31, 43, 62, 75, 94, 120};
+constexpr double kLayers[] = {0.03, 0.1, 0.55, 1.6, 5.4, 9.9, 11, 19.9, 31, 43, 62, 75, 94, 120};
 constexpr double kPeriods[] = {680, 750, 820};
 constexpr double kPhases[] = {0, 0.2, 0.4, 0.6, 0.8};
 
@@ -106,11 +106,22 @@ TEST(ForwardPairs, ARunThatLeavesSmsIdleIsNotTheFasterForIt) {
 
 TEST(ForwardPairs, TimesAreThoseOfAWholeSwing) {
   for (const double ms : kLayers) {
-    for (const double phase : kPhases) {
-      Device device({.first_ms = ms, .run_ms = ms, .phase = phase});
-      EXPECT_NEAR(simulate::percentile(pairs_of(device, ms).run, 50) / ms, 1, 0.02)
-          << ms << " ms, phase " << phase;
+    for (const double period : kPeriods) {
+      for (const double phase : kPhases) {
+        Device device({.first_ms = ms, .run_ms = ms, .period = period, .phase = phase});
+        EXPECT_NEAR(simulate::percentile(pairs_of(device, ms).run, 50) / ms, 1, 0.02)
+            << ms << " ms, period " << period << ", phase " << phase;
+      }
     }
+  }
+}
+
+TEST(ForwardPairs, APairOfEqualRunsTakesASwing) {
+  for (const double ms : kLayers) {
+    const PairPace pace = pair_pace(ms);
+    const double taken = (2 * pace.num_turns + 1) * (pace.turn + pace.untimed) * ms;
+    EXPECT_GT(taken, 700) << ms << " ms";
+    EXPECT_LT(taken, 900) << ms << " ms";
   }
 }
 
@@ -143,6 +154,7 @@ TEST(ForwardPairs, LongLaunchesAreFew) {
             std::tuple(10, 1, 34));
   EXPECT_EQ(std::tuple(short_one.warm_up, short_one.lead), std::tuple(2500, 250));
   EXPECT_EQ(std::tuple(long_one.turn, long_one.untimed, long_one.num_turns), std::tuple(1, 0, 9));
+  EXPECT_EQ(pair_pace(30).untimed, 1);
   EXPECT_EQ(std::tuple(longest.turn, longest.untimed, longest.num_turns), std::tuple(1, 0, 1));
   EXPECT_EQ(std::tuple(longest.warm_up, longest.lead), std::tuple(2, 2));
 }

@@ -88,6 +88,9 @@ TEST(ForwardRatios, TheGatesPlanIsNamed) {
            Case{true, false, 11, "of its own"},
            Case{false, true, 9, "fixed, the better one"},
            Case{false, true, 11, "fixed, not the better one"},
+           // No better one: the plan without replicas is held against fixed placement.
+           Case{false, false, 10, "fixed, the better one"},
+           Case{true, true, 10, "ungated, not the better one"},
            // Both choices are one plan: the better one's, whichever that is.
            Case{false, false, 9, "fixed, the better one"},
            Case{false, false, 11, "ungated, the better one"},
@@ -102,15 +105,16 @@ TEST(ForwardRatios, TheGatesPlanIsNamed) {
 
 TEST(ForwardRatios, TheHiddenFractionTakesTheTransferFromBothPairs) {
   Sides sides;
-  sides.add("planned", plan_of(true), {10}, {10});
-  sides.add("staged", plan_of(true), {13.0, 12.9, 13.1}, {12, 12, 12});
-  sides.add("resident", plan_of(true), {9.75, 9.75, 9.75}, {10, 10, 10});
+  sides.add("planned", plan_of(true), {30, 31, 32}, {30, 31, 32});
+  sides.add("staged", plan_of(true), {14.5, 13, 12.5}, {12, 12, 12});
+  sides.add("resident", plan_of(true), {9.75, 10.5, 10.5}, {10, 11, 10.5});
   const auto hidden = sides.hidden();
   ASSERT_TRUE(hidden.has_value());
-  // 0.25 of 1 + 0.25 shows.
-  EXPECT_DOUBLE_EQ(hidden->value, 0.8);
-  const std::array<double, 3> first = {10, 9.75, 1.25};
-  EXPECT_EQ(hidden->triples.front(), first);
+  // Medians: 0.25 of {0.25, 0.5, 0} shows, of {2.75, 1.5, 0.5}.
+  EXPECT_DOUBLE_EQ(hidden->value, 1 - 0.25 / 1.5);
+  const std::vector<std::array<double, 3>> triples = {
+      {10, 9.75, 2.75}, {11, 10.5, 1.5}, {10.5, 10.5, 0.5}};
+  EXPECT_EQ(hidden->triples, triples);
 }
 
 TEST(ForwardRatios, WhatTakesNoTimeHidesNothing) {

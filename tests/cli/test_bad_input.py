@@ -210,6 +210,7 @@ class BadPlanInput(ProgramTest):
         self.plan("--machine", path, words=["--machine", "no JSON"])
         path = self.write("machine.json", '{"send_mb_per_s": -1}')
         self.plan("--machine", path, words=["--machine: ", "machine.json: send_mb_per_s: -1 is outside [0, 1000000000]"])
+        self.plan("--machine", self.write("machine.json", '{"": 1, "": 2}'), words=["machine.json: '' is there twice"])
         path = self.write("machine.json", '{"gflops": 1000, "name": "gflops", "gfl\\u006fps": 2000}')
         self.plan("--machine", path, words=["--machine: ", "machine.json: 'gflops' is there twice"])
         path = self.write("machine.json", "{")

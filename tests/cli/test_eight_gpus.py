@@ -323,6 +323,7 @@ class Tables(EightGpus):
         cases = [forward_case("hot-1.5"), forward_case("zipf-k3")]
         text = self.summary([
             *[line("ideal_fraction", 1, case, [[1, 1]]) for case in cases],
+            line("self_ratio", 1.003, cases[0]), line("self_ratio", 0.998, cases[1]),
             line("pipelined_over_staged", 1.1, cases[0]), line("hidden_fraction", 0.9, cases[0]),
             line("pipelined_over_staged", 1.6, cases[1]), line("hidden_fraction", 0.8, cases[1]),
             line("head_us", 21.5, "op=head,E=128,K=8,P=8,T=4096,s=4,ranks=real"),
@@ -330,8 +331,9 @@ class Tables(EightGpus):
             line("stock_speedup", 2.5, cases[0], command="torch_forward.py megaflux --ranks 8"),
             line("plan_kernel_us", 10.5, "op=plan,E=128,P=8", command="plan_speed"),
             line("cell_seconds", 3, "op=plan,P=8,devices=8", command="plan_speed")])
-        self.assertIn("== 8 devices, commit abc; 11 lines", text)
+        self.assertIn("== 8 devices, commit abc; 13 lines", text)
         self.assertRegex(text, r"7168 2048 128 4 hot-1.5 +1\.100 0\.900\n")
+        self.assertIn("planned against itself: 0.9980 ... 1.0030", text)
         self.assertIn("hidden fraction: median 0.850 of 2 cases, 0.800 ... 0.900", text)
         self.assertIn("pipelined over staged: geometric mean 1.327 of 2 cases", text)  # sqrt(1.76)
         self.assertRegex(text, r"head_us +21\.500 x +op=head,E=128")

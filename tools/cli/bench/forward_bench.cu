@@ -82,8 +82,7 @@ ForwardBenchFigures bench_forward(const ForwardBenchCase& bench_case) {
   const TimeLaunches time = [&](size_t i, int32_t launches, int32_t untimed) {
     return rigs.of_run(i).run(LaunchKind::kLayer, launches, untimed);
   };
-  const PairPace pace = pair_pace(time(0, 3, 0));
-  time(0, pace.warm_up, 0);
+  const PairPace pace = pair_pace(time(0, pair_pace(time(0, 3, 0)).warm_up, 0));
   ForwardBenchFigures figures;
   figures.launches = pace.num_turns * pace.turn;
   for (size_t i = 0; i < rigs.size(); ++i) {

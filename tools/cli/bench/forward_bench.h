@@ -32,7 +32,8 @@ struct ForwardBenchCase {
   int32_t num_sms = 0;             // these three as in DeviceSessionConfig
   int64_t pool_rows = 0;
   int32_t lag_waves = 2;
-  int32_t samples = 5;           // of each run
+  // Of each run. The median of an odd number is one of them.
+  int32_t samples = 5;
   std::vector<ForwardRun> runs;  // at least one
 };
 

@@ -25,12 +25,9 @@
 namespace megaflux::cli {
 namespace {
 
-// The median of an odd number is one of them.
-constexpr int32_t kSamples = 5;
-
 struct ForwardOptions {
   GpuBenchOptions bench;
-  int32_t samples = 0;  // 0 = kSamples
+  int32_t samples = 0;  // 0 = as many as a case has by itself
   int32_t num_sms = 0;
   int64_t pool_rows = 0;
   int32_t lag_waves = 2;
@@ -47,7 +44,7 @@ ForwardBenchCase make_case(const ForwardOptions& options, const std::vector<Forw
   bench_case.num_sms = options.num_sms;
   bench_case.pool_rows = options.pool_rows;
   bench_case.lag_waves = options.lag_waves;
-  bench_case.samples = options.samples > 0 ? options.samples : kSamples;
+  if (options.samples > 0) bench_case.samples = options.samples;
   for (const ForwardSide& side : sides) bench_case.runs.push_back(side.run);
   return bench_case;
 }
@@ -184,7 +181,7 @@ void add_options(CLI::App& forward, ForwardOptions& options) {
   options.bench.plan.inter = 1536;
   add_gpu_bench_options(forward, options.bench);
   add_integer(forward, "--replays", options.samples, {0, 10000},
-              "samples of each placement, a second each; 0 = 5");
+              "samples of each placement, a second or more each; 0 = 5");
   add_integer(forward, "--num-sms", options.num_sms, {0, 1024},
               "SMs of a rank; 0 = those of a device, dealt out evenly");
   add_integer(forward, "--pool-rows", options.pool_rows, {0, INT32_MAX},

@@ -10,12 +10,13 @@ namespace {
 // long and samples all of the swing (docs/decisions/0016-pairs-over-a-swing.md).
 constexpr double kSwingMs = 750;
 constexpr double kTurnMs = 10;
-// Launches of this length need none untimed ahead of them.
-constexpr double kLongMs = 20;
+// Behind one untimed launch the host is ahead of the device. A launch of this length needs none:
+// what it waits for the host is less than a part in 300.
+constexpr double kLongMs = 40;
 // What ran before decides the clocks: a device that has drawn little, since most of its SMs waited
 // for a straggler, runs up to a tenth faster for most of a second. With a device a rank the
-// straggler's own draws what it can all the time. So pairs come behind as much of the first run,
-// and all runs find the clocks of a device that works.
+// straggler's own draws what it can all the time. So pairs begin behind as much of the first
+// run, and both of a pair share what clocks there are.
 constexpr double kLeadMs = 250;
 // And what regulates power takes seconds to settle: the fifth quarter of a second found a layer of
 // 0.6 ms up to a fifth slower than any later one.
@@ -29,11 +30,11 @@ PairPace pair_pace(double ms) {
   };
   PairPace pace{.warm_up = launches(kWarmUpMs, 2, 10'000),
                 .lead = launches(kLeadMs, 2, 10'000),
-                .turn = launches(kTurnMs, 1, 50),
+                .turn = launches(kTurnMs, 1, 10'000),
                 .untimed = ms < kLongMs ? 1 : 0,
                 .num_turns = 0};
   const double turn_ms = ms * (pace.turn + pace.untimed);
-  pace.num_turns = static_cast<int32_t>(std::clamp(std::round(kSwingMs / 2 / turn_ms), 1.0, 50.0));
+  pace.num_turns = static_cast<int32_t>(std::max(1.0, std::round(kSwingMs / 2 / turn_ms)));
   return pace;
 }
 

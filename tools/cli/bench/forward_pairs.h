@@ -21,6 +21,10 @@ struct PairPace {
   int32_t num_turns = 0;  // of the run in a pair; the first run has one more
 };
 
+// A launch of either run together, in ms: from here on turns fall into step with the swing of the
+// device's power, and a ratio is right to some per cent alone.
+constexpr double kLongestTurnsMs = 300;
+
 // `ms` of a launch of the first run.
 PairPace pair_pace(double ms);
 

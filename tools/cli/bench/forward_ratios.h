@@ -29,10 +29,11 @@ struct HiddenFraction {
   std::vector<std::array<double, 3>> triples;  // [t_with, t_free, t_transfer]
 };
 
-// "self_ratio" of planned / planned: how far equal launches differ. Then, of each side that has
-// such a name, "skew_speedup" of fixed, "pipelined_over_staged", "ideal_fraction" of the second
+// "self_ratio" of planned / planned: how far launches of one rig differ. Then, of each side that
+// has such a name, "skew_speedup" of fixed, "pipelined_over_staged", "ideal_fraction" of the second
 // ideal, "balanced_fraction" of ideal; and "gate_ratio", the lower one of fixed / planned and
-// ungated / planned: 1 is a gate that decides as hindsight does.
+// ungated / planned: 1 is a gate that decides as hindsight does; the
+// lower one of two is a little below what either is.
 std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
                                     const ForwardBenchFigures& figures);
 

@@ -56,6 +56,19 @@ void print_exposed(const ForwardReport& report) {
   }
 }
 
+// Whose ratios are not to be had from turns.
+void print_long_turns(const ForwardReport& report) {
+  for (size_t i = 0; i < report.sides.size(); ++i) {
+    const PairTimes& ms = report.figures.runs[i].ms;
+    const double together = simulate::percentile(ms.run, 50) + simulate::percentile(ms.first, 50);
+    if (together < kLongestTurnsMs) continue;
+    fmt::print(
+        "{}: a launch of it and one of planned take {:.0f} ms, {:.0f} or more: its ratio may be "
+        "off by some per cent\n",
+        report.sides[i].name, together, kLongestTurnsMs);
+  }
+}
+
 }  // namespace
 
 void print_forward(const GpuBenchOptions& options, const ForwardReport& report) {
@@ -83,6 +96,7 @@ void print_forward(const GpuBenchOptions& options, const ForwardReport& report) 
   for (const ForwardRatio& ratio : report.ratios) {
     fmt::print("{} {:.4f}\n", ratio.name, ratio.value);
   }
+  print_long_turns(report);
   if (report.gate_plan) fmt::print("gate_plan {}\n", *report.gate_plan);
   print_exposed(report);
   if (report.hidden) fmt::print("hidden_fraction {:.4f}\n", report.hidden->value);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "cli/json_output.h"
@@ -185,17 +186,19 @@ std::vector<uint8_t> parse_inactive(const std::string& text, int32_t num_ranks) 
 MachineModel parse_machine(std::string_view text, const std::string& path) {
   using nlohmann::json;
   std::set<std::string> keys;
-  std::string repeated;
+  std::optional<std::string> repeated;
   const auto note_key = [&](int depth, json::parse_event_t event, const json& value) {
     const bool is_key = event == json::parse_event_t::key && depth == 1;
-    if (is_key && !keys.insert(value.get<std::string>()).second) repeated = value;
+    if (is_key && !keys.insert(value.get<std::string>()).second)
+      repeated = value.get<std::string>();
     return true;
   };
   const json fields = json::parse(text, note_key, false);
   // The parser takes a zero byte for the end.
   MF_CHECK(!fields.is_discarded() && text.find('\0') == text.npos, "machine: ", path,
            " is no JSON");
-  MF_CHECK(repeated.empty(), "machine: ", path, ": '", printable(repeated), "' is there twice");
+  MF_CHECK(!repeated, "machine: ", path, ": '", printable(repeated.value_or("")),
+           "' is there twice");
   const MachineModel machine = machine_of(fields, path);
   check_machine(machine, "machine: " + path);
   return machine;
