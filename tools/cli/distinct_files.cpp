@@ -5,9 +5,18 @@
 
 #include "cli/json_output.h"
 #include "megaflux/base/check.h"
+#include "megaflux/trace/whole_file.h"
 
 namespace megaflux::cli {
 namespace {
+
+// One name for every way to write the path of a file that need not be there.
+std::filesystem::path place_of(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::path file = linked_file(path);
+  const std::filesystem::path place = std::filesystem::weakly_canonical(file, ignored);
+  return place.empty() ? file : place;
+}
 
 // Also if it is there under another name, or not there yet.
 bool is_same_file(const std::string& a, const std::string& b) {
@@ -17,8 +26,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
     return std::filesystem::is_regular_file(a, ignored) &&
            std::filesystem::equivalent(a, b, ignored);
   }
-  return std::filesystem::weakly_canonical(a, ignored) ==
-         std::filesystem::weakly_canonical(b, ignored);
+  return place_of(a) == place_of(b);
 }
 
 }  // namespace

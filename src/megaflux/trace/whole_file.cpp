@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr int kMaxLinks = 40;  // as Linux follows
 
 }  // namespace
 
@@ -46,6 +47,17 @@ std::vector<std::byte> read_whole_file(const std::string& path, uint64_t max_byt
   }
   MF_CHECK(!stream.bad(), path, ": cannot be read: ", std::strerror(errno));
   return bytes;
+}
+
+fs::path linked_file(const std::string& path) {
+  std::error_code ignored;
+  fs::path file = fs::absolute(path, ignored);
+  for (int link = 0; link < kMaxLinks && fs::is_symlink(file, ignored); ++link) {
+    const fs::path folder = fs::weakly_canonical(file.parent_path(), ignored);
+    if (folder.string().starts_with("/proc/")) break;
+    file = folder / fs::read_symlink(file, ignored);
+  }
+  return file;
 }
 
 uint64_t write_file_with(const std::string& path, std::string_view where,

@@ -120,6 +120,11 @@ ExitCode run_export(ExportCommand command) {
   const Trace trace = open_trace("TRACE", command.trace);
   const Post post = post_of(trace, command);
   const convert::UltraEpWriter writer(trace, post.dims, name, post.fill);
+  for (int64_t chunk = 0; chunk < writer.num_chunks(); ++chunk) {
+    check_distinct(
+        {{"--output", convert::chunk_name(command.prefix, chunk)}, {"--json", command.json_target}},
+        {{"TRACE", command.trace}});
+  }
   {
     Progress progress(static_cast<int>(writer.num_chunks()));
     convert::write_ultraep(writer, command.prefix, [&](int64_t chunk) {
