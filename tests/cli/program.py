@@ -37,9 +37,11 @@ def environment(**changes):
     return env
 
 
-def call(*arguments, cwd=None, env=None, timeout=300, program=PROGRAM):
+def call(*arguments, cwd=None, env=None, timeout=300, program=PROGRAM, prepare=None):
+    """`prepare` is called in the new process, before the program is."""
     return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, cwd=cwd,
-                          env=env or environment(), timeout=timeout, stdin=subprocess.DEVNULL)
+                          env=env or environment(), timeout=timeout, stdin=subprocess.DEVNULL,
+                          preexec_fn=prepare)
 
 
 def call_on_terminal(*arguments, env=None):

@@ -142,7 +142,7 @@ void write(const TempFolder& folder, const Trace& trace, int32_t slots) {
       trace, dims, "run", [dims](int64_t, int32_t, const LoadTable& loads, std::span<int32_t> out) {
         fixed_places(dims, loads, out);
       });
-  write_ultraep(writer, folder.file("run"), [](int64_t) {});
+  write_ultraep("-o", writer, folder.file("run"), [](int64_t) {});
 }
 
 RC_GTEST_PROP(UltraEpExport, ImportGivesTheLoadsBack, ()) {
@@ -256,7 +256,7 @@ TEST(UltraEpExport, BadInputLeavesNothing) {
                               [](int64_t step, int32_t, const LoadTable&, std::span<int32_t>) {
                                 if (step == 599) throw Error(ErrorCode::kBadInput, "no");
                               });
-  EXPECT_THROW(write_ultraep(failing, folder.file("bad"), [](int64_t) {}), Error);
+  EXPECT_THROW(write_ultraep("-o", failing, folder.file("bad"), [](int64_t) {}), Error);
   EXPECT_FALSE(std::filesystem::exists(folder.file("bad.chunk000000.npz")));
 }
 

@@ -1,21 +1,18 @@
 #include "cli/json_output.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "megaflux/base/check.h"
+#include "megaflux/trace/whole_file.h"
 
 namespace megaflux::cli {
 
 void check_output(const std::string& option, const std::string& path) {
   if (path.empty() || is_stdout(path)) return;
-  const std::filesystem::path file(path);
+  const std::filesystem::path file = linked_file(path);
   std::error_code ignored;
   MF_CHECK(!std::filesystem::is_directory(file, ignored), option, ": ", path,
            " is a folder, a file is expected");
@@ -23,7 +20,7 @@ void check_output(const std::string& option, const std::string& path) {
     MF_CHECK(access(path.c_str(), W_OK) == 0, option, ": ", path, " cannot be written");
     return;
   }
-  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  const std::filesystem::path folder = file.parent_path();
   MF_CHECK(std::filesystem::is_directory(folder, ignored), option, ": ", path, ": the folder ",
            folder.string(), " does not exist");
   MF_CHECK(access(folder.c_str(), W_OK) == 0, option, ": ", path, ": the folder ", folder.string(),
@@ -47,11 +44,7 @@ void write_text(const std::string& option, const std::string& target, const std:
              ": standard output took less than the ", text.size(), " bytes of the result");
     return;
   }
-  std::ofstream file(target, std::ios::binary | std::ios::trunc);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  MF_CHECK(file.good(), option, ": ", target, " did not take the ", text.size(),
-           " bytes of the result: ", std::strerror(errno));
+  write_file_with(target, option + ": " + target, [&](std::ostream& out) { out << text; });
 }
 
 }  // namespace megaflux::cli

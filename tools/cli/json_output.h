@@ -25,7 +25,8 @@ void write_json(const std::string& target, const Json& value);
 // one line.
 std::string json_text(const Json& value, int indent);
 
-// Writes `text` as it is, with the same targets.
+// Writes `text` as it is, with the same targets; a file is whole, or as it was before. Throws
+// kBadInput naming option and path if not.
 void write_text(const std::string& option, const std::string& target, const std::string& text);
 
 }  // namespace megaflux::cli

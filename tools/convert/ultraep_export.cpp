@@ -193,27 +193,24 @@ std::string UltraEpWriter::manifest() const {
   return ascii_json(object, 2) + "\n";
 }
 
-void write_ultraep(const UltraEpWriter& writer, const std::string& prefix,
-                   const std::function<void(int64_t)>& at_chunk) {
+void write_ultraep(const std::string& option, const UltraEpWriter& writer,
+                   const std::string& prefix, const std::function<void(int64_t)>& at_chunk) {
   std::error_code ignored;
   const std::string beyond = chunk_name(prefix, writer.num_chunks());
-  MF_CHECK(!fs::exists(beyond, ignored), beyond,
+  MF_CHECK(!fs::exists(beyond, ignored), option, ": ", beyond,
            ": a chunk of an earlier trace of this name; remove its files or choose another name");
-  int64_t written = 0;
-  try {
-    for (; written < writer.num_chunks(); ++written) {
-      at_chunk(written);
-      write_whole_file(chunk_name(prefix, written), writer.chunk(written));
-    }
-    const std::string manifest = writer.manifest();
-    const std::string manifest_name = std::string(prefix).append(kManifestSuffix);
-    write_whole_file(manifest_name, std::as_bytes(std::span(manifest)));
-  } catch (...) {
-    for (int64_t number = 0; number < written; ++number) {
-      fs::remove(chunk_name(prefix, number), ignored);
-    }
-    throw;
+  std::vector<StagedFile> files;
+  const auto stage = [&](const std::string& name, std::span<const std::byte> bytes) {
+    files.emplace_back(name, option + ": " + name);
+    files.back().write(bytes);
+  };
+  for (int64_t number = 0; number < writer.num_chunks(); ++number) {
+    at_chunk(number);
+    stage(chunk_name(prefix, number), writer.chunk(number));
   }
+  const std::string manifest = writer.manifest();
+  stage(std::string(prefix).append(kManifestSuffix), std::as_bytes(std::span(manifest)));
+  for (StagedFile& file : files) file.put_in_place();
 }
 
 }  // namespace megaflux::convert

@@ -71,9 +71,10 @@ class UltraEpWriter {
 };
 
 // Writes PREFIX.chunk000000.npz, ... and at last PREFIX.manifest.json; `at_chunk` is called before
-// each chunk. On an error nothing of it stays. Throws kBadInput if a file cannot be written, or if
-// a chunk of an earlier, longer trace of that name would be taken for one of this.
-void write_ultraep(const UltraEpWriter& writer, const std::string& prefix,
-                   const std::function<void(int64_t)>& at_chunk);
+// each chunk. All are put in their places when all are written: on an error nothing of it stays,
+// and what was there before does. Throws kBadInput naming `option` and the file if one cannot be
+// written, or if a chunk of an earlier, longer trace of that name would be taken for one of this.
+void write_ultraep(const std::string& option, const UltraEpWriter& writer,
+                   const std::string& prefix, const std::function<void(int64_t)>& at_chunk);
 
 }  // namespace megaflux::convert

@@ -1,10 +1,15 @@
 #include "megaflux/trace/whole_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "megaflux/base/check.h"
 
@@ -15,6 +20,41 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr int kMaxLinks = 40;  // as Linux follows
+
+std::error_code last_error() {
+  return {errno != 0 ? errno : EIO, std::generic_category()};
+}
+
+// True if another file can take the place of this one, or nothing is there yet.
+bool is_replaceable(const fs::path& file) {
+  std::error_code ignored;
+  const fs::file_type type = fs::symlink_status(file, ignored).type();
+  if (type == fs::file_type::not_found) return true;
+  return type == fs::file_type::regular && access(file.parent_path().c_str(), W_OK) == 0;
+}
+
+// A new, empty file in that folder, or errno. Its name is short: one that is near the limit and
+// longer than this is has room.
+fs::path make_part(const fs::path& folder) {
+  const std::string name = ".megaflux-" + std::to_string(getpid()) + "-";
+  for (int number = 0;; ++number) {
+    const fs::path part = folder / (name + std::to_string(number) + ".part");
+    const int opened = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (opened < 0 && errno == EEXIST) continue;
+    if (opened < 0) return {};
+    close(opened);
+    return part;
+  }
+}
+
+// Before anything is in the file, so that nobody reads what the old one did not show.
+void take_permissions(const fs::path& old_file, const fs::path& part) {
+  struct stat old = {};
+  if (stat(old_file.c_str(), &old) != 0) return;
+  // Owners first, since a change of them takes bits away; who may not give files away keeps them.
+  [[maybe_unused]] const bool is_given = chown(part.c_str(), old.st_uid, old.st_gid) == 0;
+  chmod(part.c_str(), old.st_mode);
+}
 
 }  // namespace
 
@@ -60,32 +100,74 @@ fs::path linked_file(const std::string& path) {
   return file;
 }
 
-uint64_t write_file_with(const std::string& path, std::string_view where,
-                         const std::function<void(std::ostream&)>& fill) {
-  const std::string part = path + ".part";
-  errno = 0;
-  std::ofstream stream(part, std::ios::binary | std::ios::trunc);
-  if (stream) fill(stream);
-  stream.close();
-  const int reason = errno != 0 ? errno : EIO;
-  std::error_code error;
-  if (stream) {
-    const uint64_t bytes = fs::file_size(part, error);
-    if (!error) fs::rename(part, path, error);
-    if (!error) return bytes;
-  } else {
-    error = std::error_code(reason, std::generic_category());
-  }
+StagedFile::StagedFile(const std::string& path, std::string_view where)
+    : file_(linked_file(path)), where_(where) {}
+
+StagedFile::StagedFile(StagedFile&& other) noexcept
+    : file_(std::move(other.file_)),
+      part_(std::exchange(other.part_, {})),
+      where_(std::move(other.where_)) {}
+
+StagedFile::~StagedFile() {
   std::error_code ignored;
-  fs::remove(part, ignored);
-  throw_error(ErrorCode::kBadInput, where, ": cannot be written: ", error.message());
+  if (!part_.empty()) fs::remove(part_, ignored);
 }
 
-void write_whole_file(const std::string& path, std::span<const std::byte> bytes) {
-  write_file_with(path, path, [bytes](std::ostream& out) {
+void StagedFile::require(const std::error_code& error) const {
+  MF_CHECK(!error, where_, ": cannot be written: ", error.message());
+}
+
+uint64_t StagedFile::write(const std::function<void(std::ostream&)>& fill) {
+  const bool is_beside = is_replaceable(file_);
+  if (is_beside) {
+    part_ = make_part(file_.parent_path());
+    if (part_.empty()) require(last_error());
+  }
+  errno = 0;
+  std::ofstream stream(is_beside ? part_ : file_, std::ios::binary | std::ios::trunc);
+  if (!stream) require(last_error());
+  if (is_beside) take_permissions(file_, part_);
+  errno = 0;
+  fill(stream);
+  stream.flush();
+  const auto bytes = std::max<int64_t>(stream.tellp(), 0);
+  stream.close();
+  if (!stream) require(last_error());
+  return static_cast<uint64_t>(bytes);
+}
+
+uint64_t StagedFile::write(std::span<const std::byte> bytes) {
+  return write([bytes](std::ostream& out) {
     out.write(reinterpret_cast<const char*>(bytes.data()),
               static_cast<std::streamsize>(bytes.size()));
   });
+}
+
+void StagedFile::put_in_place() {
+  if (part_.empty()) return;
+  std::error_code error;
+  fs::rename(part_, file_, error);
+  // A file that is mounted alone keeps its place.
+  if (error == std::errc::device_or_resource_busy) {
+    fs::copy_file(part_, file_, fs::copy_options::overwrite_existing, error);
+  } else if (!error) {
+    part_.clear();
+  }
+  require(error);
+}
+
+uint64_t write_file_with(const std::string& path, std::string_view where,
+                         const std::function<void(std::ostream&)>& fill) {
+  StagedFile file(path, where);
+  const uint64_t bytes = file.write(fill);
+  file.put_in_place();
+  return bytes;
+}
+
+void write_whole_file(const std::string& path, std::span<const std::byte> bytes) {
+  StagedFile file(path, path);
+  file.write(bytes);
+  file.put_in_place();
 }
 
 }  // namespace megaflux

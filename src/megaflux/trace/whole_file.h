@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace megaflux {
@@ -22,8 +23,37 @@ std::vector<std::byte> read_whole_file(const std::string& path, uint64_t max_byt
 // may have no name. Example, in /data: "a" is /data/a, and /tmp/x if a is a link to ../tmp/x.
 std::filesystem::path linked_file(const std::string& path);
 
-// Writes the file, or leaves what was there: what `fill` writes goes to `path`.part, which is then
-// renamed. Returns its bytes. Throws kBadInput, opening with `where`, if that fails.
+// A file that is written first and put in its place later, or never: until then what was there
+// before stays. What is written lies beside it, with its owner and permissions. What can have no
+// other file put in its place is written directly: devices, pipes, what is open below /proc, and a
+// file in a folder that takes no other.
+//
+//   StagedFile file("out.json", "--json: out.json");
+//   file.write([&](std::ostream& out) { out << text; });
+//   file.put_in_place();
+//
+// Errors are kBadInput and open with `where`.
+class StagedFile {
+ public:
+  StagedFile(const std::string& path, std::string_view where);
+  ~StagedFile();
+  StagedFile(StagedFile&& other) noexcept;
+  StagedFile& operator=(StagedFile&&) = delete;
+
+  // Once; returns the bytes, 0 if they go where a stream has no place, as in a pipe.
+  uint64_t write(const std::function<void(std::ostream&)>& fill);
+  uint64_t write(std::span<const std::byte> bytes);
+  void put_in_place();
+
+ private:
+  void require(const std::error_code& error) const;
+
+  std::filesystem::path file_;
+  std::filesystem::path part_;  // beside it; empty if there is none
+  std::string where_;
+};
+
+// Writes the file, or leaves what was there, as a StagedFile. Returns its bytes.
 uint64_t write_file_with(const std::string& path, std::string_view where,
                          const std::function<void(std::ostream&)>& fill);
 // The same for bytes that are there already; errors open with `path`.

@@ -127,7 +127,7 @@ ExitCode run_export(ExportCommand command) {
   }
   {
     Progress progress(static_cast<int>(writer.num_chunks()));
-    convert::write_ultraep(writer, command.prefix, [&](int64_t chunk) {
+    convert::write_ultraep("--output", writer, command.prefix, [&](int64_t chunk) {
       progress.step(static_cast<int>(chunk), convert::chunk_name(name, chunk));
     });
   }
