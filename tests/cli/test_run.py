@@ -1,8 +1,12 @@
 """`megaflux run`: the default run, the JSON contract, the options."""
 
 import json
+import os
+import re
+import resource
+import subprocess
 
-from program import DATA_DIR, ProgramTest
+from program import DATA_DIR, PROGRAM, ProgramTest
 
 SMALL = ["--tokens", 512, "--hidden", 64, "--inter", 48, "--block-rows", 16]
 EXPERT_BYTES = 3 * 64 * 48 * 2
@@ -162,6 +166,42 @@ class RunJson(ProgramTest):
         one, two = self.run_json(), self.run_json("--seed", 2)
         self.assertEqual(one["replicated"]["plan_hash"], two["replicated"]["plan_hash"])
         self.assertNotEqual(one["replicated"]["errors"], two["replicated"]["errors"])
+
+
+class Memory(ProgramTest):
+    def refused(self, *options, words):
+        target = self.folder / "run.json"
+        line = self.rejected("run", *options, "--json", target,
+                             words=["--backend cpu: not run: memory; needs ", " available", *words])
+        self.assertFalse(target.exists())
+        return line
+
+    def test_what_does_not_fit_is_refused_before_it_is_drawn(self):
+        self.refused("--hidden", 65536, "--inter", 65536, words=["(weights 1.65 TB, packed weights"])
+        self.refused("--route", "balanced", "--tokens", 1 << 20, "--experts", 8, "--topk", 8, "--hidden", 65536,
+                     "--inter", 16, words=["row pools 2.20 TB", "results 1.65 TB"])
+
+    def test_the_need_is_what_a_run_takes_at_least(self):
+        options = ["--route", "zipf-k3", "--tokens", 16000, "--experts", 16, "--topk", 2, "--hidden", 512, "--inter", 64]
+        little = self.write("meminfo", "MemAvailable: 10000 kB\n")
+        script = 'mount --bind "$0" /proc/meminfo || exit 77; exec "$@"'
+        told = subprocess.run(["unshare", "-rm", "sh", "-c", script, str(little), PROGRAM, "run", *map(str, options)],
+                              capture_output=True, text=True)
+        if "not run: memory" not in told.stderr:
+            self.skipTest("needs a name space in which /proc/meminfo can be replaced")
+        needed = float(re.search(r"needs ([0-9.]+) MB", told.stderr).group(1)) * 1e6
+        run = subprocess.Popen([PROGRAM, "run", *map(str, options)], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(run.returncode, 0)
+        taken = usage.ru_maxrss * 1024
+        self.assertLess(needed, taken)
+        self.assertGreater(needed, 0.8 * taken)
+
+    def test_memory_that_runs_out_all_the_same(self):
+        limit = 300 << 20
+        self.rejected("run", "--hidden", 1024, "--inter", 1024, words=["out of memory"],
+                      prepare=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
 
 
 class Backend(ProgramTest):

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 
 #include "cli/command.h"
 #include "cli/options.h"
@@ -142,6 +143,9 @@ int main(int argc, char** argv) {
   } catch (const megaflux::Error& error) {
     megaflux::cli::print_error(error.what());
     code = megaflux::cli::exit_code_of(error.code());
+  } catch (const std::bad_alloc&) {
+    megaflux::cli::print_error("out of memory: this takes more than the process may have");
+    code = ExitCode::kBadInput;
   } catch (const std::exception& error) {
     const bool is_report_lost = std::ferror(stdout) != 0;
     if (is_report_lost) code = ExitCode::kBadInput;

@@ -40,6 +40,69 @@ uint64_t memory_field(const std::string& key) {
   return std::strtoull(text.c_str(), nullptr, 10) * 1024;
 }
 
+// How a version of control groups names what it says of memory, all in bytes.
+struct GroupFiles {
+  const char* limit;
+  const char* use;
+  std::array<const char*, 2> cached;  // lines of memory.stat: of the use, what a full group drops
+};
+
+uint64_t number_in(const fs::path& path) {
+  std::ifstream file(path);
+  uint64_t number = 0;
+  // "max", or a file that is not there: no limit.
+  return file >> number ? number : UINT64_MAX;
+}
+
+uint64_t cached_bytes(const fs::path& stat, const GroupFiles& names) {
+  std::ifstream file(stat);
+  uint64_t sum = 0, bytes = 0;
+  for (std::string line; file >> line >> bytes;) {
+    if (std::ranges::find(names.cached, line) != names.cached.end()) sum += bytes;
+  }
+  return sum;
+}
+
+// What the control group `group` below `root`, and those that it is in, leave. In a container the
+// names from outside may not be there, and `root` is the container's own group.
+uint64_t group_room(const fs::path& root, const fs::path& group, const GroupFiles& names) {
+  uint64_t room = UINT64_MAX;
+  for (fs::path part = group.relative_path();; part = part.parent_path()) {
+    const fs::path folder = root / part;
+    const uint64_t limit = number_in(folder / names.limit), use = number_in(folder / names.use);
+    if (limit != UINT64_MAX && use != UINT64_MAX) {
+      const uint64_t held = use - std::min(use, cached_bytes(folder / "memory.stat", names));
+      room = std::min(room, limit - std::min(limit, held));
+    }
+    if (part.empty()) return room;
+  }
+}
+
+// Lines are "ID:CONTROLLERS:GROUP"; version 2 has ID 0 and names no controllers.
+uint64_t control_group_room() {
+  const fs::path root = "/sys/fs/cgroup";
+  uint64_t room = UINT64_MAX;
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const fs::path group = line.substr(second + 1);
+    if (controllers.empty()) {
+      room = std::min(room, group_room(root, group,
+                                       {.limit = "memory.max",
+                                        .use = "memory.current",
+                                        .cached = {"inactive_file", "active_file"}}));
+    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
+      room = std::min(room, group_room(root / "memory", group,
+                                       {.limit = "memory.limit_in_bytes",
+                                        .use = "memory.usage_in_bytes",
+                                        .cached = {"total_inactive_file", "total_active_file"}}));
+    }
+  }
+  return room;
+}
+
 int32_t usable_cores() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
@@ -110,7 +173,7 @@ CpuFacts probe_cpu() {
           .num_cores = usable_cores(),
           .isa = probe_isa(),
           .memory_bytes = memory_field("MemTotal"),
-          .available_memory_bytes = memory_field("MemAvailable")};
+          .available_memory_bytes = std::min(memory_field("MemAvailable"), control_group_room())};
 }
 
 CudaFacts probe_cuda() {

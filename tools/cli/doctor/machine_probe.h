@@ -17,8 +17,9 @@ struct CpuFacts {
   std::string model;      // "unknown" if the system does not say
   int32_t num_cores = 0;  // logical cores that this process may use
   std::vector<IsaExtension> isa;
-  uint64_t memory_bytes = 0;            // of the machine
-  uint64_t available_memory_bytes = 0;  // without swapping
+  uint64_t memory_bytes = 0;  // of the machine
+  // To this process without swapping, its control groups' limits included; 0 = unknown.
+  uint64_t available_memory_bytes = 0;
 };
 
 struct CudaFacts {

@@ -175,6 +175,14 @@ std::unique_ptr<LayerRun> make_run(const Workload& workload, const RunOptions& o
 
 }  // namespace
 
+Plan preview_plan(const Workload& workload, const ExecutionTask& task) {
+  if (!task.outside_plan.empty()) return task.outside_plan;
+  Plan plan;
+  PlanReport report;
+  make_planner(task.plan)->plan(workload.loads(), {}, plan, report);
+  return plan;
+}
+
 std::string no_plan_text(const PlanReport& report) {
   return fmt::format("no legal plan, the owners of these experts are inactive: {}",
                      fmt::join(report.orphans, ", "));

@@ -83,6 +83,10 @@ class LayerRun {
   virtual bool run_once(Execution& execution) = 0;
 };
 
+// What the execution will run, to see beforehand what it takes and whether a fault can act; empty
+// if there is no legal plan.
+Plan preview_plan(const Workload& workload, const ExecutionTask& task);
+
 // "no legal plan, ..." of a report without one.
 std::string no_plan_text(const PlanReport& report);
 

@@ -7,6 +7,7 @@
 
 #include "cli/data_folder.h"
 #include "cli/family_counts.h"
+#include "cli/run/run_memory.h"
 #include "megaflux/base/check.h"
 #include "megaflux/moe/route_family.h"
 
@@ -78,6 +79,9 @@ RoutingSource from_family(const RunOptions& options) {
     request.recorded_counts = counts;
   }
   check_request(request);
+  const int64_t pair_bytes = sizeof(int32_t) + sizeof(float);
+  require_available("--tokens", num_ranks * pair_bytes * request.tokens_per_rank * request.topk,
+                    "ids and routing weights");
   try {
     return {.routing = make_routes(request).routing,
             .num_experts = request.num_experts,

@@ -12,6 +12,7 @@
 #include "cli/option_names.h"
 #include "cli/progress.h"
 #include "cli/run/routing_source.h"
+#include "cli/run/run_memory.h"
 #include "cli/run/run_report.h"
 #include "megaflux/base/check.h"
 #include "megaflux/plan/legality.h"
@@ -66,15 +67,6 @@ void check_fault(const RunOptions& options, const Workload& workload, const Plan
            " needs a replica, the plan has 0");
   MF_CHECK(fault != Fault::kSkipReplicaGradient || !options.is_forward_only,
            "--inject: ", options.fault, " needs the backward pass, --forward-only leaves it out");
-}
-
-// What the replicated execution will run, to see beforehand whether a fault can act.
-Plan preview_plan(const Workload& workload, const ExecutionTask& task) {
-  if (!task.outside_plan.empty()) return task.outside_plan;
-  Plan plan;
-  PlanReport report;
-  make_planner(task.plan)->plan(workload.loads(), {}, plan, report);
-  return plan;
 }
 
 ExecutionTask replicated_task(const Workload& workload, const RunOptions& options) {
@@ -183,7 +175,12 @@ ExitCode run_layer(const RunOptions& options) {
     Tasks tasks;
     tasks.replicated = replicated_task(*workload, options);
     tasks.fixed = fixed_task(tasks.replicated);
-    if (options.is_on_gpu()) prepare_gpus(*workload, options, tasks, result);
+    if (options.is_on_gpu()) {
+      prepare_gpus(*workload, options, tasks, result);
+    } else {
+      require_available("--backend cpu",
+                        peak_need(*workload, options, tasks.fixed, tasks.replicated));
+    }
     workload->draw_data(options.seed);
     result.outcome = compute(*workload, options, std::move(tasks), progress);
     result.checks = run_checks(*workload, options, result.outcome);

@@ -1,6 +1,7 @@
 // The sampled form of the reference: chosen tokens and chosen gradient entries.
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <thread>
 
@@ -11,14 +12,25 @@ namespace megaflux {
 namespace {
 
 // Calls fn(i) for all i in [0, count) on `num_threads` threads; every i writes memory of its own.
+// Throws what a call threw.
 void for_each_index(int32_t count, int32_t num_threads, const std::function<void(int32_t)>& fn) {
   std::atomic<int32_t> next{0};
-  const auto work = [&] {
-    for (int32_t i = next++; i < count; i = next++) fn(i);
+  std::vector<std::exception_ptr> errors(std::max(num_threads, 1));
+  const auto work = [&](std::exception_ptr& error) {
+    try {
+      for (int32_t i = next++; i < count; i = next++) fn(i);
+    } catch (...) {
+      error = std::current_exception();
+    }
   };
-  std::vector<std::jthread> threads;
-  for (int32_t t = 1; t < num_threads; ++t) threads.emplace_back(work);
-  work();
+  {
+    std::vector<std::jthread> threads;
+    for (int32_t t = 1; t < num_threads; ++t) threads.emplace_back(work, std::ref(errors[t]));
+    work(errors[0]);
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error != nullptr) std::rethrow_exception(error);
+  }
 }
 
 // A row of the sample: which sampled token, which k.
