@@ -52,7 +52,8 @@ class BenchPlan(ProgramTest):
         self.rejected("bench", "plan", self.folder, words=["TRACE", "0 traces", "at least 1"])
         self.rejected("bench", "plan", self.loads(), words=["TRACE", "loads.csv", ".npz"])
         self.rejected("bench", "plan", LAW, "--cases", 0, words=["--cases", "0", "[1,"])
-        self.rejected("bench", words=["command", "plan", "head", "forward"])
+        self.rejected("bench", words=["command: missing", "head|forward|plan"])
+        self.rejected("bench", "foo", words=["command: 'foo' is unknown", "head|forward|plan"])
 
 
 class OnGpus(ProgramTest):

@@ -104,8 +104,9 @@ class Import(ProgramTest):
         good = self.save("good.npy", counts())
 
         def refused(path, *options, words, output=target):
-            self.rejected("import", path, "-o", output, "--json", self.folder / "out.json", *options,
-                          words=words)
+            line = self.rejected("import", path, "-o", output, "--json", self.folder / "out.json", *options,
+                                 words=words)
+            self.assertRegex(line, "error: (FILE|-[-a-z]+): ")
             self.assertFalse(target.exists())
             self.assertFalse((self.folder / "out.json").exists())
 
@@ -141,17 +142,20 @@ class Import(ProgramTest):
         refused(good, "--format", "onnx", words=["--format", "'onnx'", "ultraep"])
         refused(good, "--kind", "joy", words=["--kind", "'joy'", "topk"])
         refused(good, "--format", "csv", words=["good.npy"])
-        refused(good, words=["--output", "ends in .npz"], output=self.folder / "out.txt")
-        refused(good, words=["--output", "no"], output=self.folder / "no" / "out.npz")
+        refused(good, words=["-o: ", "ends in .npz"], output=self.folder / "out.txt")
+        refused(good, words=["-o: ", "no"], output=self.folder / "no" / "out.npz")
         recording = self.save("run.npy", counts()).rename(self.folder / "run.npz")
         before = recording.read_bytes()
         for path in [recording, self.folder / ".." / self.folder.name / "run.npz"]:
             self.rejected("import", recording, "-o", path,
-                          words=["--output", "run.npz", "FILE", "overwritten"])
+                          words=["-o: ", "run.npz", "FILE", "overwritten"])
         self.assertEqual(recording.read_bytes(), before)
-        self.rejected("import", good, "-o", target, "--json", target, words=["--json", "--output"])
+        self.rejected("import", good, "-o", target, "--json", target, words=["--json: ", " is the file of -o too"])
         self.assertFalse(target.exists())
-        self.rejected("import", good, words=["--output"])
+        self.rejected("import", good, words=["error: -o is required"])
+        self.rejected("import", good, "-o", words=["error: -o: its value is missing"])
+        self.rejected("import", good, "-o", "a.npz", "--output", "b.npz", words=["error: -o: given more than once"])
+        self.rejected("import", good, "--output", "", words=["error: -o: '' names no file"])
         self.rejected("import", "-o", target, words=["FILE"])
 
 
@@ -276,5 +280,5 @@ class UltraEp(ProgramTest):
         refused("--planner", "oracle", words=["--planner", "'oracle'"])
         refused("--format", "tensorboard", words=["--format", "'tensorboard'", "ultraep"])
         refused(words=["none.npz", "cannot be read"], source=self.folder / "none.npz")
-        refused(words=["--output", "no"], output=self.folder / "no" / "run")
-        self.rejected("export", trace, words=["--output"])
+        refused(words=["-o: ", "no"], output=self.folder / "no" / "run")
+        self.rejected("export", trace, words=["error: -o is required"])

@@ -29,9 +29,9 @@ class OneFileTwice(ProgramTest):
         self.refused("simulate", TRACE, "--json", "./b.out", "--suggest-owners", "b.out",
                      words=["--suggest-owners", "--json"])
         self.refused("report", TRACE, "--json", "./b.out", "-o", "b.out", words=["--json", "-o"])
-        self.refused("import", self.loads(), "--json", "./b.npz", "-o", "b.npz", words=["--json", "--output"])
+        self.refused("import", self.loads(), "--json", "./b.npz", "-o", "b.npz", words=["--json", "file of -o too"])
         for name in ("b.manifest.json", "b.chunk000000.npz"):
-            self.refused("export", TRACE, "--json", self.folder / name, "-o", "b", words=["--json", "--output"])
+            self.refused("export", TRACE, "--json", self.folder / name, "-o", "b", words=["--json", "file of -o too"])
 
     def test_links_that_lead_to_nothing_yet(self):
         loads = self.loads()
@@ -77,8 +77,8 @@ class WholeOrAsBefore(ProgramTest):
         yield ("run", *SMALL_RUN), "--json", "old"
         yield ("doctor",), "--json", "old"
         yield report, "-o", "old"
-        yield ("import", loads), "--output", "old.npz"
-        yield ("export", TRACE), "--output", "old.chunk000000.npz"
+        yield ("import", loads), "-o", "old.npz"
+        yield ("export", TRACE), "-o", "old.chunk000000.npz"
 
     def test_a_full_disk_leaves_the_old_file(self):
         for command, option, name in self.outputs():
@@ -89,7 +89,7 @@ class WholeOrAsBefore(ProgramTest):
                 result = call(*command, option, target, cwd=self.folder, prepare=like_a_full_disk)
                 self.assertEqual(result.returncode, 2, result.stderr)
                 self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
-                self.assertIn(f"{name}: cannot be written: File too large", result.stderr)
+                self.assertIn(f"error: {option}: {name}: cannot be written: File too large", result.stderr)
                 self.assertEqual(self.contents(), before)
                 (self.folder / name).unlink()
                 call(*command, option, target, cwd=self.folder, prepare=like_a_full_disk)

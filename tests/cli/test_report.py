@@ -174,7 +174,7 @@ class ReportTest(ProgramTest):
             (["--json", self.folder], ["--json", "folder"]),
         ]:
             self.rejected(*arguments, *options, words=words)
-        self.rejected("report", trace, words=["-o"])
+        self.rejected("report", trace, words=["error: -o is required"])
         self.rejected("report", "-o", html, words=["TRACE"])
         self.rejected("report", trace, "-o", "-", words=["-o", "file"])
         self.rejected("report", trace, "-o", "/dev/null", words=["-o", "/dev/null", "regular file"])

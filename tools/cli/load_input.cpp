@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/option_names.h"
 #include "megaflux/base/check.h"
 #include "megaflux/trace/load_csv.h"
 #include "megaflux/trace/trace_file.h"
@@ -14,11 +15,8 @@ namespace megaflux::cli {
 namespace {
 
 LoadInput read_csv_step(const std::string& path, int32_t num_ranks) {
-  try {
-    return {.loads = read_load_csv(path, num_ranks), .origin = path};
-  } catch (const Error& error) {
-    throw Error(error.code(), std::string("LOADS: ") + error.what());
-  }
+  return naming_argument(
+      "LOADS", [&] { return LoadInput{.loads = read_load_csv(path, num_ranks), .origin = path}; });
 }
 
 LoadInput read_trace_step(const std::string& path, const TraceStep& where, int32_t num_ranks) {
@@ -33,11 +31,7 @@ LoadInput read_trace_step(const std::string& path, const TraceStep& where, int32
 }  // namespace
 
 Trace open_trace(const std::string& option, const std::string& path) {
-  try {
-    return read_trace(path);
-  } catch (const Error& error) {
-    throw Error(error.code(), option + ": " + error.what());
-  }
+  return naming_argument(option, [&] { return read_trace(path); });
 }
 
 int32_t pick_layer(const Trace& trace, int32_t layer_idx) {

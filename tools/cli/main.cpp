@@ -54,8 +54,12 @@ Choices commands_of(const CLI::App& app) {
 
 // The parser reports a missing command before an unknown one; here the word itself is named.
 void check_command(const CLI::App& app, const std::vector<std::string>& arguments) {
-  if (arguments.size() < 2 || arguments[1].starts_with("-")) return;
-  check_choice("command", arguments[1], commands_of(app));
+  const CLI::App* command = &app;
+  for (size_t i = 1; i < arguments.size() && !commands_of(*command).empty(); ++i) {
+    if (arguments[i].starts_with("-")) return;
+    check_choice("command", arguments[i], commands_of(*command));
+    command = command->get_subcommand(arguments[i]);
+  }
 }
 
 // The command that the arguments chose, down to the last one: `bench plan`, not `bench`.
@@ -75,13 +79,21 @@ std::string unexpected_argument(const CLI::App& app, const std::vector<std::stri
   return first == arguments.end() ? left.front() : *first;
 }
 
+// An option by the letter that it has in the documents, if it has one.
+std::string documented_name(const CLI::App& command, const std::string& name) {
+  const CLI::Option* option = command.get_option_no_throw(name);
+  const bool has_letter = option != nullptr && !option->get_snames().empty();
+  return has_letter ? "-" + option->get_snames().front() : name;
+}
+
 // What the parser found, in our words: the argument first, then what is wrong with it.
 std::string parser_message(const CLI::ParseError& error, const CLI::App& app,
                            const std::vector<std::string>& arguments) {
   const std::string message = error.what();
-  const std::string argument = message.substr(0, message.find(':'));
+  const size_t end = std::min(message.find_first_of(": \n"), message.size());
   const auto kind = static_cast<CLI::ExitCodes>(error.get_exit_code());
   const CLI::App& command = chosen_command(app);
+  const std::string argument = documented_name(command, message.substr(0, end));
   if (kind == CLI::ExitCodes::ExtrasError) {
     return unexpected_argument(app, arguments) + ": unknown, or one argument too many";
   }
@@ -92,7 +104,7 @@ std::string parser_message(const CLI::ParseError& error, const CLI::App& app,
   if (kind == CLI::ExitCodes::RequiredError && !command.get_subcommands({}).empty()) {
     return "command: missing, one of " + join_choices(commands_of(command)) + " expected";
   }
-  return message.substr(0, message.find('\n'));
+  return argument + message.substr(end, message.find('\n') - end);
 }
 
 ExitCode call(int argc, char** argv) {

@@ -32,4 +32,15 @@ auto naming_options(const OptionNames& names, Act&& act) {
   }
 }
 
+// What `act` returns; its errors open with `argument`, as those about a file that it names do:
+// "FILE: loads.csv: cannot be read: ...".
+template <typename Act>
+auto naming_argument(const std::string& argument, Act&& act) {
+  try {
+    return act();
+  } catch (const Error& error) {
+    throw Error(error.code(), argument + ": " + error.what());
+  }
+}
+
 }  // namespace megaflux::cli

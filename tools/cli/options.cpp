@@ -100,8 +100,9 @@ namespace {
 
 CLI::Option* add_path(CLI::App& app, const std::string& name, std::string& path,
                       const std::string& help) {
-  const auto read = [name, &path](const std::string& text) {
-    MF_CHECK(!text.empty(), name, ": '' names no file");
+  // Of "-o,--output" the first, which documents and all other errors use.
+  const auto read = [argument = name.substr(0, name.find(',')), &path](const std::string& text) {
+    MF_CHECK(!text.empty(), argument, ": '' names no file");
     path = text;
   };
   return app.add_option_function<std::string>(name, read, help);

@@ -125,7 +125,7 @@ ExitCode run_bench(BenchOptions options, const std::vector<std::string>& argumen
   check_plan_options(options.plan);
   check_output("--json", options.json_target);
   std::vector<NamedFile> traces;
-  for (const std::string& trace : options.traces) traces.push_back({"TRACES", trace});
+  for (const std::string& trace : options.traces) traces.push_back({"TRACE", trace});
   check_distinct({{"--json", options.json_target}}, traces);
   if (options.traces.empty()) options.traces.push_back(data_folder());
   options.selection.num_ranks = options.plan.num_ranks;

@@ -130,7 +130,9 @@ void check_serving(const ForwardOptions& options) {
 void write_routes(const ForwardOptions& options, const RouteRequest& request,
                   const RouteSet& routes) {
   if (options.routes_file.empty()) return;
-  write_trace(options.routes_file, route_trace(request, routes), TracePacking::kStored);
+  naming_argument("--routes-out", [&] {
+    write_trace(options.routes_file, route_trace(request, routes), TracePacking::kStored);
+  });
 }
 
 ExitCode run_forward_bench(const ForwardOptions& options,

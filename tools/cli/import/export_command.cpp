@@ -110,24 +110,24 @@ Post post_of(const Trace& trace, ExportCommand& command) {
 
 ExitCode run_export(ExportCommand command) {
   check_output("--json", command.json_target);
-  check_output("--output", command.prefix + std::string(convert::kManifestSuffix));
-  check_distinct({{"--output", command.prefix + std::string(convert::kManifestSuffix)},
+  check_output("-o", command.prefix + std::string(convert::kManifestSuffix));
+  check_distinct({{"-o", command.prefix + std::string(convert::kManifestSuffix)},
                   {"--json", command.json_target}},
                  {{"TRACE", command.trace}});
   check_plan_options(command.plan);
   const std::string name = std::filesystem::path(command.prefix).filename().string();
-  MF_CHECK(!name.empty(), "--output: ", command.prefix, " names a folder; the files begin with it");
+  MF_CHECK(!name.empty(), "-o: ", command.prefix, " names a folder; the files begin with it");
   const Trace trace = open_trace("TRACE", command.trace);
   const Post post = post_of(trace, command);
   const convert::UltraEpWriter writer(trace, post.dims, name, post.fill);
   for (int64_t chunk = 0; chunk < writer.num_chunks(); ++chunk) {
     check_distinct(
-        {{"--output", convert::chunk_name(command.prefix, chunk)}, {"--json", command.json_target}},
+        {{"-o", convert::chunk_name(command.prefix, chunk)}, {"--json", command.json_target}},
         {{"TRACE", command.trace}});
   }
   {
     Progress progress(static_cast<int>(writer.num_chunks()));
-    convert::write_ultraep("--output", writer, command.prefix, [&](int64_t chunk) {
+    convert::write_ultraep("-o", writer, command.prefix, [&](int64_t chunk) {
       progress.step(static_cast<int>(chunk), convert::chunk_name(name, chunk));
     });
   }

@@ -12,6 +12,7 @@
 #include "cli/distinct_files.h"
 #include "cli/import/layer_list.h"
 #include "cli/json_output.h"
+#include "cli/option_names.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
@@ -94,8 +95,8 @@ void print_import(const ImportCommand& command, const convert::Import& import) {
 
 ExitCode run_import(ImportCommand command) {
   check_output("--json", command.json_target);
-  check_output("--output", command.output);
-  MF_CHECK(simulate::is_trace_path(command.output), "--output: ", command.output,
+  check_output("-o", command.output);
+  MF_CHECK(simulate::is_trace_path(command.output), "-o: ", command.output,
            ": the name of a trace ends in .npz");
   MF_CHECK(!command.is_deflated || deflate_available(),
            "--deflate: this build has no libzip, which packs");
@@ -104,18 +105,23 @@ ExitCode run_import(ImportCommand command) {
   if (!command.layers.empty()) {
     command.settings.layers = parse_layer_list("--layers", command.layers);
   }
-  const std::vector<std::string> files = convert::recording_files(command.input);
+  const std::vector<std::string> files =
+      naming_argument("FILE", [&] { return convert::recording_files(command.input); });
   std::vector<NamedFile> inputs = {{"FILE", command.input}};
   for (const std::string& file : files) inputs.push_back({"FILE", file});
-  check_distinct({{"--output", command.output}, {"--json", command.json_target}}, inputs);
+  check_distinct({{"-o", command.output}, {"--json", command.json_target}}, inputs);
   const auto import = [&] {
     Progress progress(static_cast<int>(files.size()) + 1);
-    auto result = convert::import_recording(files, command.settings, [&](size_t i) {
+    const auto at_file = [&](size_t i) {
       progress.step(static_cast<int>(i), "reading " + files[i]);
-    });
+    };
+    auto result = naming_argument(
+        "FILE", [&] { return convert::import_recording(files, command.settings, at_file); });
     progress.step(static_cast<int>(files.size()), "writing " + command.output);
-    write_trace(command.output, result.trace,
-                command.is_deflated ? TracePacking::kDeflated : TracePacking::kStored);
+    naming_argument("-o", [&] {
+      write_trace(command.output, result.trace,
+                  command.is_deflated ? TracePacking::kDeflated : TracePacking::kStored);
+    });
     return result;
   }();
   if (!is_stdout(command.json_target)) print_import(command, import);
@@ -134,43 +140,40 @@ void add_text(CLI::App& app, const std::string& name, std::string& value, const 
 void add_import_command(CLI::App& app, Invocation& invocation) {
   auto command = std::make_shared<ImportCommand>();
   convert::ImportSettings& settings = command->settings;
-  CLI::App* import = app.add_subcommand(
+  CLI::App* importing = app.add_subcommand(
       "import", "A recording of UltraEP, SGLang or vLLM, an array or a table, as a trace.");
-  import
+  importing
       ->add_option("FILE", command->input,
                    "UltraEP manifest or chunk, JSON or .npz of SGLang or vLLM, .npy, CSV")
       ->required();
-  add_file(*import, "-o,--output", command->output, "the trace to write, .npz")->required();
-  add_json(*import, command->json_target);
-  add_choice(*import, "--format", command->format,
+  add_file(*importing, "-o,--output", command->output, "the trace to write, .npz")->required();
+  add_json(*importing, command->json_target);
+  add_choice(*importing, "--format", command->format,
              {"auto", "ultraep", "sglang", "vllm", "npy", "csv"}, "who wrote FILE");
-  add_choice(*import, "--kind", command->kind, {"auto", "counts", "counts-by-source", "topk"},
+  add_choice(*importing, "--kind", command->kind, {"auto", "counts", "counts-by-source", "topk"},
              "what an array without a name holds; auto asks if the numbers do not tell");
-  import->add_flag("--deflate", command->is_deflated,
-                   "pack the trace; smaller, and builds without libzip cannot read it");
-  add_integer(*import, "--num-experts", settings.num_experts, {1, kMaxExperts},
+  importing->add_flag("--deflate", command->is_deflated,
+                      "pack the trace; smaller, and builds without libzip cannot read it");
+  add_integer(*importing, "--num-experts", settings.num_experts, {1, kMaxExperts},
               "experts of a layer")
       ->default_str("as in FILE");
-  add_integer(*import, "--topk", settings.topk, {1, kMaxTopk}, "experts a token")
+  add_integer(*importing, "--topk", settings.topk, {1, kMaxTopk}, "experts a token")
       ->default_str("as in FILE");
-  add_integer(*import, "--step-tokens", settings.step_tokens, {1, INT32_MAX},
+  add_integer(*importing, "--step-tokens", settings.step_tokens, {1, INT32_MAX},
               "tokens of a step, for ids without steps")
       ->default_str("all");
-  import->add_option("--layers", command->layers, "model layers, for example 3-77 or 0,7,15")
+  importing->add_option("--layers", command->layers, "model layers, for example 3-77 or 0,7,15")
       ->type_name("LAYERS");
-  add_text(*import, "--model-name", settings.model, "model that was recorded");
-  add_text(*import, "--origin", settings.origin, "where the recording is from");
-  add_text(*import, "--licence", settings.licence, "licence of the recording");
-  import->add_flag("--time-ordered", settings.is_time_ordered, "steps follow each other in time")
+  add_text(*importing, "--model-name", settings.model, "model that was recorded");
+  add_text(*importing, "--origin", settings.origin, "where the recording is from");
+  add_text(*importing, "--licence", settings.licence, "licence of the recording");
+  importing->add_flag("--time-ordered", settings.is_time_ordered, "steps follow each other in time")
       ->group("What the trace says of itself");
-  import->footer(
+  importing->footer(
       "Example: megaflux import traces/epg0_gr0_r0_1.manifest.json -o run.npz --topk 8\n"
       "         megaflux import ids.npy --kind topk --layers 3-77 -o run.npz");
-  import->callback(
-      [command, &invocation] { invocation.action = [command] { return run_import(*command);
-};
-}  // namespace megaflux::cli
-);
+  importing->callback(
+      [command, &invocation] { invocation.action = [command] { return run_import(*command); }; });
 }
 
 }  // namespace megaflux::cli

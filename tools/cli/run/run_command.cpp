@@ -28,27 +28,13 @@ Fault fault_of(const std::string& name) {
   return found == names.end() ? Fault::kNone : static_cast<Fault>(found - names.begin() + 1);
 }
 
-// Errors of what `act` does with the file at `path` name the option and the file.
-template <typename Act>
-Plan of_plan_file(const std::string& path, Act act) {
-  try {
-    return act();
-  } catch (const Error& error) {
-    throw Error(error.code(), "--plan: " + path + ": " + error.what());
-  }
-}
-
 // Above the largest plan: E 4096, P and s 1024.
 constexpr uint64_t kMaxPlanBytes = uint64_t{1} << 26;
 
 Plan read_plan(const std::string& path) {
-  std::vector<std::byte> bytes;
-  try {
-    bytes = read_whole_file(path, kMaxPlanBytes);
-  } catch (const Error& error) {
-    throw Error(error.code(), std::string("--plan: ") + error.what());
-  }
-  return of_plan_file(path, [&] { return Plan::from_bytes(bytes); });
+  const std::vector<std::byte> bytes =
+      naming_argument("--plan", [&] { return read_whole_file(path, kMaxPlanBytes); });
+  return naming_argument("--plan: " + path, [&] { return Plan::from_bytes(bytes); });
 }
 
 // Some faults need something to break.
@@ -82,8 +68,9 @@ ExecutionTask replicated_task(const Workload& workload, const RunOptions& option
              "--plan: ", options.plan_file, ": E ", dims.num_experts, ", P ", dims.num_ranks,
              ", s ", dims.replica_slots, ", the run has E ", expected.num_experts, ", P ",
              expected.num_ranks, ", s ", expected.replica_slots);
-    task.outside_plan = of_plan_file(
-        options.plan_file, [&] { return adopt_plan(plan.bytes(), workload.loads(), task.plan); });
+    task.outside_plan = naming_argument("--plan: " + options.plan_file, [&] {
+      return adopt_plan(plan.bytes(), workload.loads(), task.plan);
+    });
   }
   if (task.fault != Fault::kNone) check_fault(options, workload, preview_plan(workload, task));
   return task;
