@@ -1,10 +1,13 @@
 """Output files: each has its own, and is whole or as it was."""
 
+import json
 import os
 import resource
 import signal
 import stat
+import subprocess
 import threading
+import unittest
 
 from program import DATA_DIR, PROGRAM, ProgramTest, call
 
@@ -120,6 +123,35 @@ class WholeOrAsBefore(ProgramTest):
     def test_permissions_of_a_new_file(self):
         self.ok("plan", self.loads(), "--json", "new", cwd=self.folder, prepare=lambda: os.umask(0o027))
         self.assertEqual(stat.S_IMODE((self.folder / "new").stat().st_mode), 0o640)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
+    def test_a_file_of_others_stays_theirs(self):
+        def become_a_member():
+            os.setgroups([2000])
+            os.setgid(1001)
+            os.setuid(1001)
+        try:
+            subprocess.run([PROGRAM, "--version"], preexec_fn=become_a_member, capture_output=True, check=True)
+        except (PermissionError, subprocess.CalledProcessError):
+            self.skipTest(f"nobody but root reaches {PROGRAM}")
+        # Theirs and their group's, in a folder that anyone writes into; and in one with the sticky bit.
+        for mode in (0o777, 0o1777):
+            folder = self.folder / oct(mode)
+            folder.mkdir()
+            target = folder / "shared"
+            target.write_text("old")
+            os.chown(target, 1000, 2000)
+            target.chmod(0o660)
+            folder.chmod(mode)
+            self.folder.chmod(0o755)
+            loads = self.loads()
+            loads.chmod(0o644)
+
+            self.ok("plan", loads, "--json", target, prepare=become_a_member)
+            seen = target.stat()
+            self.assertEqual((1000, 2000, 0o660), (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)))
+            json.loads(target.read_text())
+            self.assertEqual([target], list(folder.iterdir()))
 
     def test_links_stay_links(self):
         loads = self.loads()

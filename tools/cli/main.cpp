@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "cli/command.h"
 #include "cli/options.h"
@@ -160,7 +161,9 @@ int main(int argc, char** argv) {
     code = ExitCode::kBadInput;
   } catch (const std::exception& error) {
     const bool is_report_lost = std::ferror(stdout) != 0;
-    if (is_report_lost) code = ExitCode::kBadInput;
+    // No thread to be had, for example: nothing was found to be wrong with the work.
+    const bool is_refused = dynamic_cast<const std::system_error*>(&error) != nullptr;
+    if (is_report_lost || is_refused) code = ExitCode::kBadInput;
     megaflux::cli::print_error((is_report_lost ? "standard output: " : "") +
                                std::string(error.what()));
   }

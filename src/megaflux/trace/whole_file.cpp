@@ -47,13 +47,15 @@ fs::path make_part(const fs::path& folder) {
   }
 }
 
-// Before anything is in the file, so that nobody reads what the old one did not show.
-void take_permissions(const fs::path& old_file, const fs::path& part) {
+// Gives `part` owner, group and permissions of the old file, if there is one, before anything is in
+// it, so that nobody reads what the old one did not show. False if this user may not: another owner
+// or group under the same permissions would shut out those who had them, and a folder with the
+// sticky bit lets nobody else put a file in the place of the owner's.
+bool take_permissions(const fs::path& old_file, const fs::path& part) {
   struct stat old = {};
-  if (stat(old_file.c_str(), &old) != 0) return;
-  // Owners first, since a change of them takes bits away; who may not give files away keeps them.
-  [[maybe_unused]] const bool is_given = chown(part.c_str(), old.st_uid, old.st_gid) == 0;
-  chmod(part.c_str(), old.st_mode);
+  if (stat(old_file.c_str(), &old) != 0) return true;
+  // Owners first, since a change of them takes bits away.
+  return chown(part.c_str(), old.st_uid, old.st_gid) == 0 && chmod(part.c_str(), old.st_mode) == 0;
 }
 
 }  // namespace
@@ -109,8 +111,13 @@ StagedFile::StagedFile(StagedFile&& other) noexcept
       where_(std::move(other.where_)) {}
 
 StagedFile::~StagedFile() {
+  remove_part();
+}
+
+void StagedFile::remove_part() {
   std::error_code ignored;
   if (!part_.empty()) fs::remove(part_, ignored);
+  part_.clear();
 }
 
 void StagedFile::require(const std::error_code& error) const {
@@ -118,16 +125,14 @@ void StagedFile::require(const std::error_code& error) const {
 }
 
 uint64_t StagedFile::write(const std::function<void(std::ostream&)>& fill) {
-  const bool is_beside = is_replaceable(file_);
-  if (is_beside) {
+  if (is_replaceable(file_)) {
     part_ = make_part(file_.parent_path());
     if (part_.empty()) require(last_error());
+    if (!take_permissions(file_, part_)) remove_part();
   }
   errno = 0;
-  std::ofstream stream(is_beside ? part_ : file_, std::ios::binary | std::ios::trunc);
+  std::ofstream stream(part_.empty() ? file_ : part_, std::ios::binary | std::ios::trunc);
   if (!stream) require(last_error());
-  if (is_beside) take_permissions(file_, part_);
-  errno = 0;
   fill(stream);
   stream.flush();
   const auto bytes = std::max<int64_t>(stream.tellp(), 0);

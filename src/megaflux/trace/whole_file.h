@@ -25,8 +25,8 @@ std::filesystem::path linked_file(const std::string& path);
 
 // A file that is written first and put in its place later, or never: until then what was there
 // before stays. What is written lies beside it, with its owner and permissions. What can have no
-// other file put in its place is written directly: devices, pipes, what is open below /proc, and a
-// file in a folder that takes no other.
+// other file put in its place is written directly: devices, pipes, what is open below /proc, a file
+// in a folder that takes no other, and one whose owner and group this user cannot give.
 //
 //   StagedFile file("out.json", "--json: out.json");
 //   file.write([&](std::ostream& out) { out << text; });
@@ -47,6 +47,7 @@ class StagedFile {
 
  private:
   void require(const std::error_code& error) const;
+  void remove_part();
 
   std::filesystem::path file_;
   std::filesystem::path part_;  // beside it; empty if there is none

@@ -7,7 +7,7 @@
 //
 // Example: 8 ranks with 3,000,000 tokens together, E 64, K 6, H 256, I 192, bf16, balanced: 51.6
 // GB, of which 18.8 are row pools, 15.6 results, 13.8 activations and 3.1 tokens. Runs of 0.5
-// to 7.9 GB took 1 to 12 % more than this says.
+// to 7.9 GB took 1 to 12 % more than this says, one with 128 experts of 64 rows in all 25 %.
 #pragma once
 
 #include <cstdint>
