@@ -24,36 +24,38 @@ double median(const std::vector<double>& values) {
   return simulate::percentile(values, 50);
 }
 
-ForwardRatio make_ratio(const std::string& name, const ForwardRunFigures& run) {
-  ForwardRatio ratio{.name = name, .pairs = {}};
-  std::vector<double> values;
-  for (size_t n = 0; n < run.ms.run.size(); ++n) {
-    ratio.pairs.push_back({run.ms.run[n], run.ms.first[n]});
-    values.push_back(run.ms.run[n] / run.ms.first[n]);
-  }
-  ratio.value = median(values);
+double median_ratio(const PairTimes& ms) {
+  std::vector<double> ratios;
+  for (size_t n = 0; n < ms.run.size(); ++n) ratios.push_back(ms.run[n] / ms.first[n]);
+  return median(ratios);
+}
+
+ForwardRatio make_ratio(const std::string& name, const PairTimes& ms) {
+  ForwardRatio ratio{.name = name, .value = median_ratio(ms), .pairs = {}};
+  for (size_t n = 0; n < ms.run.size(); ++n) ratio.pairs.push_back({ms.run[n], ms.first[n]});
   return ratio;
 }
 
 // Is fixed placement the better choice, or replicas whatever they cost? Each by its pairs.
 bool fixed_leads(const ForwardRunFigures& fixed, const ForwardRunFigures& ungated) {
-  return make_ratio("", fixed).value <= make_ratio("", ungated).value;
+  return median_ratio(fixed.ms) <= median_ratio(ungated.ms);
 }
 
 }  // namespace
 
 std::vector<ForwardRatio> ratios_of(std::span<const ForwardSide> sides,
                                     const ForwardBenchFigures& figures) {
-  std::vector<ForwardRatio> ratios = {make_ratio("self_ratio", figures.runs[0])};
+  std::vector<ForwardRatio> ratios = {make_ratio("self_ratio", figures.runs[0].ms)};
   for (const auto& [side, name] : kNamedRatios) {
     if (const auto* const run = run_of(sides, figures, side)) {
-      ratios.push_back(make_ratio(name, *run));
+      ratios.push_back(make_ratio(name, run->ms));
     }
   }
   const ForwardRunFigures* const fixed = run_of(sides, figures, "fixed");
   const ForwardRunFigures* const ungated = run_of(sides, figures, "ungated");
   if (fixed != nullptr && ungated != nullptr) {
-    ratios.push_back(make_ratio("gate_ratio", fixed_leads(*fixed, *ungated) ? *fixed : *ungated));
+    const auto& better = fixed_leads(*fixed, *ungated) ? *fixed : *ungated;
+    ratios.push_back(make_ratio("gate_ratio", better.ms));
   }
   return ratios;
 }

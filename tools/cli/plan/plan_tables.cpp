@@ -188,9 +188,9 @@ MachineModel parse_machine(std::string_view text, const std::string& path) {
   std::set<std::string> keys;
   std::optional<std::string> repeated;
   const auto note_key = [&](int depth, json::parse_event_t event, const json& value) {
-    const bool is_key = event == json::parse_event_t::key && depth == 1;
-    if (is_key && !keys.insert(value.get<std::string>()).second)
-      repeated = value.get<std::string>();
+    if (event != json::parse_event_t::key || depth != 1) return true;
+    const auto& key = value.get_ref<const std::string&>();
+    if (!keys.insert(key).second) repeated = key;
     return true;
   };
   const json fields = json::parse(text, note_key, false);

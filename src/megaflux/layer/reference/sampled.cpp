@@ -1,9 +1,8 @@
 // The sampled form of the reference: chosen tokens and chosen gradient entries.
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <functional>
-#include <thread>
+#include <future>
 
 #include "megaflux/base/check.h"
 #include "megaflux/layer/reference/problem.h"
@@ -15,22 +14,16 @@ namespace {
 // Throws what a call threw.
 void for_each_index(int32_t count, int32_t num_threads, const std::function<void(int32_t)>& fn) {
   std::atomic<int32_t> next{0};
-  std::vector<std::exception_ptr> errors(std::max(num_threads, 1));
-  const auto work = [&](std::exception_ptr& error) {
-    try {
-      for (int32_t i = next++; i < count; i = next++) fn(i);
-    } catch (...) {
-      error = std::current_exception();
-    }
+  const auto work = [&] {
+    for (int32_t i = next++; i < count; i = next++) fn(i);
   };
-  {
-    std::vector<std::jthread> threads;
-    for (int32_t t = 1; t < num_threads; ++t) threads.emplace_back(work, std::ref(errors[t]));
-    work(errors[0]);
+  // Each waits for its thread when it goes, in whatever way.
+  std::vector<std::future<void>> others;
+  for (int32_t t = 1; t < num_threads; ++t) {
+    others.push_back(std::async(std::launch::async, work));
   }
-  for (const std::exception_ptr& error : errors) {
-    if (error != nullptr) std::rethrow_exception(error);
-  }
+  work();
+  for (std::future<void>& other : others) other.get();
 }
 
 // A row of the sample: which sampled token, which k.
